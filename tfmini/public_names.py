@@ -133,6 +133,9 @@ NAMES: dict[str, dict[str, str]] = {
         "devices": "DeviceSpec=DeviceSpecV2",
         "graph.scoping": "name_scope=name_scope_v2",
     },
+    "compat.v2.image": {
+        "ops.image.resize": "ResizeMethod=ResizeMethodV2 resize=resize_images_v2",
+    },
     "compat.v2.nn": {
         "ops.nn.embedding": "safe_embedding_lookup_sparse=safe_embedding_lookup_sparse_v2",
         "ops.nn.pooling_dynamic": "fractional_avg_pool=fractional_avg_pool_v2 fractional_max_pool=fractional_max_pool_v2",
@@ -596,8 +599,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.image.boxes": "crop_and_resize draw_bounding_boxes non_max_suppression non_max_suppression_overlaps non_max_suppression_padded non_max_suppression_with_scores sample_distorted_bounding_box",
         "ops.image.codecs": "decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg decode_png encode_jpeg encode_png extract_jpeg_shape is_jpeg",
         "ops.image.colours": "adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_jpeg_quality adjust_saturation convert_image_dtype grayscale_to_rgb hsv_to_rgb image_gradients per_image_standardization psnr random_brightness random_contrast random_hue random_jpeg_quality random_saturation rgb_to_grayscale rgb_to_hsv rgb_to_yiq rgb_to_yuv sobel_edges ssim ssim_multiscale total_variation yiq_to_rgb yuv_to_rgb",
-        "ops.image.geometry": "ResizeMethod central_crop combined_non_max_suppression crop_to_bounding_box extract_glimpse extract_image_patches extract_patches flip_left_right flip_up_down pad_to_bounding_box random_flip_left_right random_flip_up_down resize=resize_images resize_image_with_crop_or_pad resize_image_with_pad resize_images resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 transpose=transpose_image transpose_image",
-        "ops.image.resize": "resize_area resize_bicubic resize_bilinear resize_nearest_neighbor",
+        "ops.image.geometry": "central_crop combined_non_max_suppression crop_to_bounding_box extract_glimpse extract_image_patches extract_patches flip_left_right flip_up_down pad_to_bounding_box random_flip_left_right random_flip_up_down resize_image_with_crop_or_pad resize_image_with_pad resize_with_crop_or_pad=resize_image_with_crop_or_pad rot90 transpose=transpose_image transpose_image",
+        "ops.image.resize": "ResizeMethod resize=resize_images resize_area resize_bicubic resize_bilinear resize_images resize_nearest_neighbor",
         "ops.random_functions": "random_crop",
     },
     "initializers": {

@@ -446,3 +446,21 @@ def boxes_of_equal_scores(tf: Any) -> Any:
         found.append(tf.image.non_max_suppression(boxes, scores, 20, 0.3, -1.0))
         found += tf.image.non_max_suppression_padded(boxes, scores, 9, 0.1, 0.125)
     return run(tf, found)
+
+
+@program
+def images_resized_by_the_filters_of_version_2(tf: Any) -> Any:
+    image = tf.constant(np.random.RandomState(0).rand(1, 7, 5, 2).astype(np.float32))
+    found = []
+    for method in ("bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"):
+        for smooth in (False, True):
+            for size in ([3, 9], [7, 5]):
+                found.append(tf.compat.v2.image.resize(image, size, method, antialias=smooth))
+            if method != "area":
+                found += tf.gradients(found[-2] ** 2, [image])
+    places = {"images": image, "size": [8, 5], "scale": [1.7, 0.6], "translation": [-2.0, 1.5]}
+    found += [tf.raw_ops.ScaleAndTranslate(kernel_type=kind, **places) for kind in ("lanczos1", "box", "keyscubic")]
+    unknown = tf.placeholder_with_default(image[0], [None] * 3)
+    one = tf.compat.v2.image.resize(unknown, [2, 2], tf.compat.v2.image.ResizeMethod.GAUSSIAN)
+    ratio = tf.compat.v2.image.resize(image, [2, 2], preserve_aspect_ratio=True)
+    return run(tf, [*found, one, ratio]), [each.shape.as_list() for each in (one, ratio)]

@@ -93,7 +93,7 @@ SAME = {
     ),
     "graph_util": "import_graph_def",
     "image": (
-        "ResizeMethod adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation central_crop "
+        "adjust_brightness adjust_contrast adjust_gamma adjust_hue adjust_saturation central_crop "
         "convert_image_dtype crop_to_bounding_box decode_and_crop_jpeg decode_bmp decode_gif decode_image decode_jpeg "
         "decode_png encode_jpeg encode_png extract_jpeg_shape extract_patches flip_left_right flip_up_down "
         "grayscale_to_rgb hsv_to_rgb image_gradients is_jpeg non_max_suppression non_max_suppression_overlaps "

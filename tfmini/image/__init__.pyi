@@ -50,7 +50,6 @@ from tfmini.ops.image.colours import (
     yuv_to_rgb as yuv_to_rgb,
 )
 from tfmini.ops.image.geometry import (
-    ResizeMethod as ResizeMethod,
     central_crop as central_crop,
     combined_non_max_suppression as combined_non_max_suppression,
     crop_to_bounding_box as crop_to_bounding_box,
@@ -65,16 +64,17 @@ from tfmini.ops.image.geometry import (
     resize_image_with_crop_or_pad as resize_image_with_crop_or_pad,
     resize_image_with_crop_or_pad as resize_with_crop_or_pad,
     resize_image_with_pad as resize_image_with_pad,
-    resize_images as resize,
-    resize_images as resize_images,
     rot90 as rot90,
     transpose_image as transpose,
     transpose_image as transpose_image,
 )
 from tfmini.ops.image.resize import (
+    ResizeMethod as ResizeMethod,
     resize_area as resize_area,
     resize_bicubic as resize_bicubic,
     resize_bilinear as resize_bilinear,
+    resize_images as resize,
+    resize_images as resize_images,
     resize_nearest_neighbor as resize_nearest_neighbor,
 )
 from tfmini.ops.random_functions import (

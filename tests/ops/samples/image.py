@@ -44,6 +44,11 @@ SAMPLES = (
            *(f"images=f32(1, 3, 4, 2), {size}" for size in _SIZES), "images=u8(2, 3, 3, 1), size=[5, 4]")
     + each("ResizeArea", "images=f32(1, 3, 4, 2), size=[2, 3]",
            "images=u8(1, 4, 4, 1), size=[2, 7], align_corners=True")
+    + each("ScaleAndTranslate", "images=f32(1, 3, 4, 2), size=[2, 7], scale=[0.7, 1.6], translation=[0.5, -1.0]",
+           "images=f32(2, 3, 3, 1), size=[5, 2], scale=[1.5, 0.5], translation=[0.0, 0.0], kernel_type='gaussian', "
+           "antialias=False")
+    + each("ScaleAndTranslateGrad", "grads=f32(1, 2, 7, 2), original_image=f32(1, 3, 4, 2), scale=[0.7, 1.6], "
+           "translation=[0.5, -1.0], kernel_type='triangle'")
     + each("ResizeBilinearGrad ResizeBicubicGrad", *(
         f"grads=f32(1, {new}, 2), original_image=f32(1, 3, 4, 2), {flag}=True"
         for new, flag in (("2, 7", "align_corners"), ("6, 2", "half_pixel_centers"))))

@@ -20,119 +20,18 @@ from tfmini.ops.array.constant_value import constant_value, constant_value_as_sh
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.layout import pad, reverse, transpose
-from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.array.slicing import slice as slice_of
 from tfmini.ops.flow.cond import smart_cond
 from tfmini.ops.flow.functional import switch_case
 from tfmini.ops.image.boxes import overlap_with, suppressed
-from tfmini.ops.image.resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
+from tfmini.ops.image.resize import INTS, ResizeMethod, batched, resize_images, size_of, unbatched
 from tfmini.ops.math.comparison import greater, less, where
 from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.math.unary import floor
 from tfmini.ops.nn.windows import Windows, check_lengths
 from tfmini.ops.random_functions import random_uniform
 from tfmini.shapes import RawShape, merge_dims, merge_raw, with_rank
-
-_INTS = (int, np.integer)
-
-
-@export("tf.image.ResizeMethod")
-class ResizeMethod:
-    """How `resize_images` interpolates (``tf.image.ResizeMethod``)."""
-
-    BILINEAR = 0
-    NEAREST_NEIGHBOR = 1
-    BICUBIC = 2
-    AREA = 3
-
-
-def _batched(image: TensorLike, unknown_is_one: bool = False) -> tuple[Any, bool]:
-    """The image as a batch, and whether it was one image.
-
-    Args:
-      unknown_is_one: whether one of unknown rank is one image, as where TensorFlow takes it for one.
-
-    Raises:
-      ValueError: for another rank than 3 or 4.
-    """
-    image = convert_to_tensor(image, name="image")
-    if image.shape.ndims == 3:
-        return expand_dims(image, 0), True
-    if image.shape.ndims is None and unknown_is_one:
-        batch = expand_dims(image, 0)
-        batch.set_shape([None] * 4)
-        return batch, True
-    if image.shape.ndims in (4, None):
-        return image, False
-    raise ValueError("'image' must have either 3 or 4 dimensions.")
-
-
-def _unbatched(image: TensorLike, single: bool) -> Any:
-    return squeeze(image, [0]) if single else image
-
-
-def _size(image: Any) -> tuple[Any, Any]:
-    """Rows and columns of a batch: ints where they are known, scalars otherwise."""
-    known, sizes = image.shape.as_list(), shape_of(image)
-    rows, columns = (sizes[i] if known[i] is None else known[i] for i in (1, 2))
-    return rows, columns
-
-
-@export("tf.image.resize", "tf.image.resize_images")
-def resize_images(
-    images: Any,
-    size: TensorLike,
-    method: int = ResizeMethod.BILINEAR,
-    align_corners: bool = False,
-    preserve_aspect_ratio: bool = False,
-    name: str | None = None,
-) -> Any:
-    """Resizes an image or a batch (``tf.image.resize_images``): float32, but for equal sizes and nearest pixels.
-
-    Args:
-      size: the new (rows, columns), ints or an int32 tensor.
-      method: one of `ResizeMethod`, or its name in lower case.
-      align_corners: whether the centers of the corner pixels stay at the corners.
-      preserve_aspect_ratio: make the largest image of the same proportions that fits.
-
-    Raises:
-      ValueError: for another method, or images of another rank.
-    """
-    functions = {
-        0: resize_bilinear, "bilinear": resize_bilinear, 1: resize_nearest_neighbor, "nearest": resize_nearest_neighbor,
-        2: resize_bicubic, "bicubic": resize_bicubic, 3: resize_area, "area": resize_area,
-    }  # fmt: skip
-    if method not in functions:
-        raise ValueError("Resize method is not implemented.")
-    with name_scope(name, "resize", [images, size]):
-        images, single = _batched(images)
-        is_known = isinstance(size, (list, tuple)) and not any(isinstance(v, Tensor) for v in size)
-        wanted: Any = size if is_known else constant_value(convert_to_tensor(size))
-        if wanted is not None and np.shape(wanted) != (2,):
-            raise ValueError("'size' must be a 1-D Tensor of 2 elements: new_height, new_width")
-        if wanted is not None and not all(isinstance(v, _INTS) or np.asarray(v).dtype.kind in "iu" for v in wanted):
-            raise ValueError("'size' must be a 1-D int32 Tensor")
-        if preserve_aspect_ratio:
-            if wanted is None:
-                raise ValueError("preserve_aspect_ratio needs a size that is known when the graph is built.")
-            size = wanted = _within(images, [int(v) for v in wanted])
-        known = images.shape.as_list()[1:3]
-        if (
-            wanted is not None
-            and all(isinstance(v, _INTS) or v.dtype.kind in "iu" for v in wanted if v is not None)
-            and (known == [int(v) for v in wanted])
-        ):
-            return _unbatched(images, single)
-        return _unbatched(functions[method](images, size, align_corners=align_corners), single)
-
-
-def _within(images: Any, size: list[int]) -> list[int]:
-    known = images.shape.as_list()[1:3]
-    if None in known:
-        raise ValueError("preserve_aspect_ratio needs images whose size is known when the graph is built.")
-    scale = min(size[0] / known[0], size[1] / known[1])
-    return [round(scale * length) for length in known]
 
 
 @export("tf.image.crop_to_bounding_box")
@@ -145,24 +44,24 @@ def crop_to_bounding_box(
       ValueError: when static sizes show that it is not inside the image.
     """
     with name_scope(None, "crop_to_bounding_box", [image]):
-        image, single = _batched(image, unknown_is_one=True)
-        rows, columns = _size(image)
+        image, single = batched(image, unknown_is_one=True)
+        rows, columns = size_of(image)
         for what, start, length, limit in (
             ("height", offset_height, target_height, rows), ("width", offset_width, target_width, columns),
         ):  # fmt: skip
             _check_inside(what, start, length, limit)
         cropped = slice_of(image, [0, offset_height, offset_width, 0], [-1, target_height, target_width, -1])
-        sizes = [v if isinstance(v, _INTS) else None for v in (target_height, target_width)]
+        sizes = [v if isinstance(v, INTS) else None for v in (target_height, target_width)]
         cropped.set_shape([image.shape.as_list()[0], *sizes, image.shape.as_list()[3]])
-        return _unbatched(cropped, single)
+        return unbatched(cropped, single)
 
 
 def _check_inside(what: str, start: object, length: Any, limit: Any) -> None:
-    if isinstance(start, _INTS) and start < 0:
+    if isinstance(start, INTS) and start < 0:
         raise ValueError(f"offset_{what} must be >= 0.")
-    if isinstance(length, _INTS) and length <= 0:
+    if isinstance(length, INTS) and length <= 0:
         raise ValueError(f"target_{what} must be > 0.")
-    if all(isinstance(v, _INTS) for v in (start, length, limit)) and start + length > limit:
+    if all(isinstance(v, INTS) for v in (start, length, limit)) and start + length > limit:
         raise ValueError(f"{what} must be >= target + offset.")
 
 
@@ -176,25 +75,25 @@ def pad_to_bounding_box(
       ValueError: when static sizes show that it does not fit.
     """
     with name_scope(None, "pad_to_bounding_box", [image]):
-        image, single = _batched(image, unknown_is_one=True)
-        rows, columns = _size(image)
+        image, single = batched(image, unknown_is_one=True)
+        rows, columns = size_of(image)
         below, right = target_height - offset_height - rows, target_width - offset_width - columns
         for what, value in (("height", below), ("width", right)):
-            if isinstance(value, _INTS) and value < 0:
+            if isinstance(value, INTS) and value < 0:
                 raise ValueError(f"{what} must be <= target - offset")
         padded = pad(image, [[0, 0], [offset_height, below], [offset_width, right], [0, 0]])
-        sizes = [v if isinstance(v, _INTS) else None for v in (target_height, target_width)]
+        sizes = [v if isinstance(v, INTS) else None for v in (target_height, target_width)]
         padded.set_shape([image.shape.as_list()[0], *sizes, image.shape.as_list()[3]])
-        return _unbatched(padded, single)
+        return unbatched(padded, single)
 
 
 def _least(a: TensorLike, b: TensorLike) -> Any:
-    return min(a, b) if isinstance(a, _INTS) and isinstance(b, _INTS) else minimum(a, b)
+    return min(a, b) if isinstance(a, INTS) and isinstance(b, INTS) else minimum(a, b)
 
 
 def _half_excess(a: Any, b: Any) -> Any:
     """Half of ``max(a - b, 0)``."""
-    return max(a - b, 0) // 2 if isinstance(a, _INTS) and isinstance(b, _INTS) else maximum(a - b, 0) // 2
+    return max(a - b, 0) // 2 if isinstance(a, INTS) and isinstance(b, INTS) else maximum(a - b, 0) // 2
 
 
 @export("tf.image.resize_image_with_crop_or_pad", "tf.image.resize_with_crop_or_pad")
@@ -209,8 +108,8 @@ def resize_image_with_crop_or_pad(image: TensorLike, target_height: TensorLike, 
       Images of that size.
     """
     with name_scope(None, "resize_image_with_crop_or_pad", [image]):
-        batch, single = _batched(image, unknown_is_one=True)
-        rows, columns = _size(batch)
+        batch, single = batched(image, unknown_is_one=True)
+        rows, columns = size_of(batch)
         cropped = crop_to_bounding_box(
             batch,
             _half_excess(rows, target_height),
@@ -221,7 +120,7 @@ def resize_image_with_crop_or_pad(image: TensorLike, target_height: TensorLike, 
         padded = pad_to_bounding_box(
             cropped, _half_excess(target_height, rows), _half_excess(target_width, columns), target_height, target_width
         )
-        return _unbatched(padded, single)
+        return unbatched(padded, single)
 
 
 @export("tf.image.resize_image_with_pad")
@@ -245,18 +144,18 @@ def resize_image_with_pad(
             image = identity(image)
             image.set_shape([None] * 3)
         for what, value in (("height", target_height), ("width", target_width)):
-            if isinstance(value, _INTS) and value <= 0:
+            if isinstance(value, INTS) and value <= 0:
                 raise ValueError(f"target_{what} must be > 0.")
-        batch, single = _batched(image)
+        batch, single = batched(image)
         targets = (target_height, target_width)
-        sizes, starts = _inscribed(_size(batch), targets)
+        sizes, starts = _inscribed(size_of(batch), targets)
         resized = resize_images(batch, sizes, method, align_corners=align_corners)
-        return _unbatched(pad_to_bounding_box(resized, starts[0], starts[1], *targets), single)
+        return unbatched(pad_to_bounding_box(resized, starts[0], starts[1], *targets), single)
 
 
 def _inscribed(sizes: Sequence[Any], targets: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """The rows and columns of the largest image of these proportions in a frame, and where it begins."""
-    if all(isinstance(value, _INTS) for value in (*sizes, *targets)):
+    if all(isinstance(value, INTS) for value in (*sizes, *targets)):
         ratio = max(size / target for size, target in zip(sizes, targets))
         exact = [size / ratio for size in sizes]
         return [int(size) for size in exact], [max(0, int((t - size) // 2)) for t, size in zip(targets, exact)]
@@ -279,16 +178,16 @@ def central_crop(image: TensorLike, central_fraction: float) -> Any:
     if central_fraction == 1.0:
         return image
     with name_scope(None, "central_crop", [image]):
-        batch, single = _batched(image)
+        batch, single = batched(image)
         starts, lengths = [], []
-        for length in _size(batch):
-            if isinstance(length, _INTS):
+        for length in size_of(batch):
+            if isinstance(length, INTS):
                 start = int((length - length * central_fraction) / 2)
             else:
                 start = cast((cast(length, "float64") - cast(length, "float64") * central_fraction) / 2, "int32")
             starts.append(start)
             lengths.append(length - start * 2)
-        return _unbatched(crop_to_bounding_box(batch, *starts, *lengths), single)
+        return unbatched(crop_to_bounding_box(batch, *starts, *lengths), single)
 
 
 @export("tf.image.flip_left_right")

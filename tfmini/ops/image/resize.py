@@ -1,4 +1,4 @@
-"""Resizing images: ``ResizeBilinear``, ``ResizeNearestNeighbor``, ``ResizeBicubic``, ``ResizeArea``; ``Resampler``.
+"""Resizing images: ``ResizeBilinear`` and its kin, ``ScaleAndTranslate``, ``Resampler``; ``tf.image.resize_images``.
 
 Each op of resizing is a weighted sum along rows and then along columns, given by one matrix per axis: the value
 is ``rows @ image @ columns^T``, and the gradient uses the transposed matrices.
@@ -22,7 +22,10 @@ from tfmini.graph.scoping import name_scope
 from tfmini.memory import check_room
 from tfmini.numerics.update_rules import scatter_rows
 from tfmini.ops.array.constant_value import constant_value
+from tfmini.ops.array.filling import zeros
+from tfmini.ops.array.identity import cast
 from tfmini.ops.array.kernel_arguments import refuse
+from tfmini.ops.array.shape import expand_dims, squeeze
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.shapes import RawShape, format_raw, with_rank
 
@@ -67,10 +70,30 @@ nearest_grad_op: OpHandle = op(
 )
 
 
+scale_and_translate_op: OpHandle = op(
+    "ScaleAndTranslate(images: T, size: int32, scale: float, translation: float) -> resized_images: float\n"
+    f"    T: {_TYPES.replace('half', 'bfloat16, half')}\n"
+    '    kernel_type: string = "lanczos3"\n    antialias: bool = true'
+)
+scale_and_translate_grad_op: OpHandle = op(
+    "ScaleAndTranslateGrad(grads: T, original_image: T, scale: float, translation: float) -> output: T\n"
+    '    T: {float}\n    kernel_type: string = "lanczos3"\n    antialias: bool = true',
+    shape=second_shape,
+    differentiable=None,
+)
+
+
+@scale_and_translate_op.gradient
+def _scaled_gradient(node: Operation, grad: Tensor) -> list[Any]:
+    attrs = {name: node.attrs[name] for name in ("kernel_type", "antialias")}
+    image, _, scale, translation = node.inputs
+    return [scale_and_translate_grad_op(grad, image, scale, translation, **attrs), None, None, None]
+
+
 # ---- shapes ---------------------------------------------------------------------------------
 
 
-@all_of(bilinear_op, bicubic_op, nearest_op, area_op, nearest_grad_op).shape
+@all_of(bilinear_op, bicubic_op, nearest_op, area_op, nearest_grad_op, scale_and_translate_op).shape
 def _resized_shape(node: Operation) -> list[RawShape]:
     images = with_rank(node.inputs[0].raw_shape, 4)
     size = constant_value(node.inputs[1])
@@ -252,6 +275,82 @@ def _nearest_grad_factory(node: Node) -> Callable[..., Any]:
     return gradient
 
 
+# ---- filters of any width: ``ScaleAndTranslate`` -------------------------------------------------------------------
+
+
+def _lanczos(radius: float, x: Array) -> Any:
+    near = np.pi * np.maximum(x, np.float32(1e-3))
+    values = radius * np.sin(near) * np.sin(near / radius) / (near * near)
+    return np.where(x <= np.float32(1e-3), 1, np.where(x > radius, 0, values))
+
+
+def _polynomial(x: Array, inner: Sequence[float], outer: Sequence[float]) -> Any:
+    return np.where(x >= 2, 0, np.where(x >= 1, np.polyval(outer, x), np.polyval(inner, x)))
+
+
+# Name -> radius, and the weight of a pixel at a distance from the place.
+_FILTERS: dict[str, tuple[float, Callable[[Array], Any]]] = {
+    **{f"lanczos{radius}": (radius, functools.partial(_lanczos, float(radius))) for radius in (1, 3, 5)},
+    "gaussian": (1.5, lambda x: np.where(x >= 1.5, 0, np.exp(-2 * x * x))),
+    "box": (0.5, lambda x: np.where(x < 0.5, 1, np.where(x == 0.5, 0.5, 0))),
+    "triangle": (1, lambda x: np.maximum(1 - x, 0)),
+    "keyscubic": (2, lambda x: _polynomial(x, (1.5, -2.5, 0, 1), (-0.5, 2.5, -4, 2))),
+    "mitchellcubic": (2, lambda x: _polynomial(x, (7 / 6, -2, 0, 8 / 9), (-7 / 18, 2, -10 / 3, 16 / 9))),
+}
+
+
+def _filter_matrix(node: Node, length: int, new: int, scale: Any, translation: Any) -> Any:
+    """The weight of each old row, or column, in each new one; a new one beyond the image is zeros."""
+    kernel = node.attrs["kernel_type"].decode()
+    if kernel not in _FILTERS:
+        refuse(f"Unrecognized kernel type: {kernel}")
+    if not scale > 0:
+        refuse("Scale must be greater than zero.")
+    check_room((new, length), 32)  # the matrix, and what it is made of
+    radius, weigh = _FILTERS[kernel]
+    step = np.float32(1) / np.float32(scale)
+    width = max(step, np.float32(1)) if node.attrs["antialias"] else np.float32(1)
+    places = (np.arange(new, dtype=np.float32) + np.float32(0.5)) * step - step * np.float32(translation)
+    first = np.clip(np.ceil(places - radius * width - np.float32(0.5)), 0, length - 1)
+    last = np.clip(np.floor(places + radius * width - np.float32(0.5)), 0, length - 1)
+    first[(places < 0) | (places > length)] = length
+    numbers = np.arange(length, dtype=np.float32)
+    inside = (numbers >= first[:, None]) & (numbers <= last[:, None])
+    distances = np.abs((numbers + np.float32(0.5) - places[:, None]) / width)
+    weights = np.where(inside, weigh(distances), 0).astype(np.float32)
+    totals = weights.sum(1, keepdims=True)
+    return weights / np.where(np.abs(totals) < 1000 * np.finfo(np.float32).tiny, np.inf, totals)
+
+
+def _filter_matrices(node: Node, old: Sequence[int], new: Sequence[int], scale: Array, translation: Array) -> list[Any]:
+    for what, value in (("scale", scale), ("translation", translation)):
+        if np.shape(value) != (2,):
+            refuse(f"{what} must be a vector of two numbers, got shape {list(np.shape(value))}")
+    return [_filter_matrix(node, *sizes) for sizes in zip(old, new, scale, translation)]
+
+
+@scale_and_translate_op.kernel_factory("CPU")
+def _filter_factory(node: Node) -> Callable[..., Any]:
+    def resize(images: Array, size: Array, scale: Array, translation: Array) -> Any:
+        new = _check(images, size)
+        return _weigh(
+            images.astype(np.float32, copy=False), *_filter_matrices(node, images.shape[1:3], new, scale, translation)
+        )
+
+    return resize
+
+
+@scale_and_translate_grad_op.kernel_factory("CPU")
+def _filter_grad_factory(node: Node) -> Callable[..., Any]:
+    def gradient(grads: Array, original: Array, scale: Array, translation: Array) -> Any:
+        if np.ndim(grads) != 4 or np.ndim(original) != 4:
+            refuse("grads and original_image must be 4-dimensional")
+        rows, columns = _filter_matrices(node, original.shape[1:3], grads.shape[1:3], scale, translation)
+        return _weigh(grads, rows.T, columns.T)
+
+    return gradient
+
+
 # ---- gradients ------------------------------------------------------------------------------
 
 
@@ -304,6 +403,162 @@ def resize_nearest_neighbor(
 def resize_area(images: TensorLike, size: TensorLike, align_corners: bool = False, name: str | None = None) -> Any:
     """`resize_bilinear` by the mean of the area that a new pixel covers (``tf.image.resize_area``)."""
     return _resize(area_op, images, size, name, align_corners=align_corners)
+
+
+# ---- an image, or a batch of images, by any method ------------------------------------------------------------------
+
+INTS = (int, np.integer)
+
+
+@export("tf.image.ResizeMethod")
+class ResizeMethod:
+    """How `resize_images` interpolates (``tf.image.ResizeMethod``)."""
+
+    BILINEAR = 0
+    NEAREST_NEIGHBOR = 1
+    BICUBIC = 2
+    AREA = 3
+
+
+def batched(image: TensorLike, unknown_is_one: bool = False) -> tuple[Any, bool]:
+    """The image as a batch, and whether it was one image.
+
+    Args:
+      unknown_is_one: whether one of unknown rank is one image, as where TensorFlow takes it for one.
+
+    Raises:
+      ValueError: for another rank than 3 or 4.
+    """
+    image = convert_to_tensor(image, name="image")
+    if image.shape.ndims == 3:
+        return expand_dims(image, 0), True
+    if image.shape.ndims is None and unknown_is_one:
+        batch = expand_dims(image, 0)
+        batch.set_shape([None] * 4)
+        return batch, True
+    if image.shape.ndims in (4, None):
+        return image, False
+    raise ValueError("'image' must have either 3 or 4 dimensions.")
+
+
+def unbatched(image: TensorLike, single: bool) -> Any:
+    return squeeze(image, [0]) if single else image
+
+
+def size_of(image: Any) -> tuple[Any, Any]:
+    """Rows and columns of a batch: ints where they are known, scalars otherwise."""
+    known, sizes = image.shape.as_list(), shape_of(image)
+    rows, columns = (sizes[i] if known[i] is None else known[i] for i in (1, 2))
+    return rows, columns
+
+
+@export("tf.image.resize", "tf.image.resize_images")
+def resize_images(
+    images: Any,
+    size: TensorLike,
+    method: int = ResizeMethod.BILINEAR,
+    align_corners: bool = False,
+    preserve_aspect_ratio: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Resizes an image or a batch (``tf.image.resize_images``): float32, but for equal sizes and nearest pixels.
+
+    Args:
+      size: the new (rows, columns), ints or an int32 tensor.
+      method: one of `ResizeMethod`, or its name in lower case.
+      align_corners: whether the centers of the corner pixels stay at the corners.
+      preserve_aspect_ratio: make the largest image of the same proportions that fits.
+
+    Raises:
+      ValueError: for another method, or images of another rank.
+    """
+    functions = {
+        0: resize_bilinear, "bilinear": resize_bilinear, 1: resize_nearest_neighbor, "nearest": resize_nearest_neighbor,
+        2: resize_bicubic, "bicubic": resize_bicubic, 3: resize_area, "area": resize_area,
+    }  # fmt: skip
+    if method not in functions:
+        raise ValueError("Resize method is not implemented.")
+    resizer = functools.partial(functions[method], align_corners=align_corners)
+    return _resized(images, size, resizer, preserve_aspect_ratio, name, keeps_equal=True)
+
+
+@export("tf.compat.v2.image.ResizeMethod")
+class ResizeMethodV2:
+    """How `resize_images_v2` interpolates (``tf.compat.v2.image.ResizeMethod``)."""
+
+    BILINEAR, NEAREST_NEIGHBOR, BICUBIC, AREA = "bilinear", "nearest", "bicubic", "area"
+    LANCZOS3, LANCZOS5, GAUSSIAN, MITCHELLCUBIC = "lanczos3", "lanczos5", "gaussian", "mitchellcubic"
+
+
+_PLAIN: dict[str, Callable[..., Any]] = {
+    "bilinear": functools.partial(resize_bilinear, half_pixel_centers=True),
+    "bicubic": functools.partial(resize_bicubic, half_pixel_centers=True),
+    "nearest": functools.partial(resize_nearest_neighbor, half_pixel_centers=True),
+    "area": resize_area,
+}
+_SMOOTH = {"bilinear": "triangle", "bicubic": "keyscubic"}  # the kernels of those that have another way, too
+
+
+@export("tf.compat.v2.image.resize")
+def resize_images_v2(
+    images: TensorLike, size: TensorLike, method: str = ResizeMethodV2.BILINEAR, preserve_aspect_ratio: bool = False,
+    antialias: bool = False, name: str | None = None,
+) -> Any:  # fmt: skip
+    """Resizes an image or a batch (``tf.compat.v2.image.resize``): float32, but for nearest pixels.
+
+    Pixels have their centers at halves, other than in `resize_images`.
+
+    Args:
+      size: the new (rows, columns), ints or an int32 tensor.
+      method: one of `ResizeMethodV2`.
+      preserve_aspect_ratio: make the largest image of the same proportions that fits.
+      antialias: whether the filter becomes wider where the image becomes smaller; "nearest" and "area" have none.
+
+    Raises:
+      ValueError: for another method, or images of another rank.
+    """
+    plain = _PLAIN.get(method)
+    if plain is None and method not in ("lanczos3", "lanczos5", "gaussian", "mitchellcubic"):
+        raise ValueError("Resize method is not implemented.")
+
+    def filtered(images: Tensor, size: TensorLike) -> Any:
+        size = convert_to_tensor(size, dtype=dtypes.int32)
+        scale = cast(size, dtypes.float32) / cast(shape_of(images)[1:3], dtypes.float32)
+        kernel = _SMOOTH.get(method, method)
+        return scale_and_translate_op(images, size, scale, zeros([2]), kernel_type=kernel, antialias=antialias)
+
+    uses_filter = plain is None or antialias and method in _SMOOTH
+    resizer = filtered if uses_filter or plain is None else plain
+    return _resized(images, size, resizer, preserve_aspect_ratio, name, keeps_equal=False)
+
+
+def _resized(
+    images: TensorLike, size: Any, resizer: Callable[..., Any], preserves: bool, name: str | None, *, keeps_equal: bool
+) -> Any:
+    """A batch, or one image, through ``resizer(batch, size)``; with ``keeps_equal`` not if it has that size."""
+    with name_scope(name, "resize", [images, size]):
+        batch, single = batched(images)
+        is_known = isinstance(size, (list, tuple)) and not any(isinstance(v, Tensor) for v in size)
+        wanted: Any = size if is_known else constant_value(convert_to_tensor(size))
+        if wanted is not None and np.shape(wanted) != (2,):
+            raise ValueError("'size' must be a 1-D Tensor of 2 elements: new_height, new_width")
+        if wanted is not None and not all(np.asarray(v).dtype.kind in "iu" for v in wanted):
+            raise ValueError("'size' must be a 1-D int32 Tensor")
+        if preserves:
+            if wanted is None:
+                raise ValueError("preserve_aspect_ratio needs a size that is known when the graph is built.")
+            size = wanted = _within(batch, [int(v) for v in wanted])
+        if keeps_equal and wanted is not None and batch.shape.as_list()[1:3] == [int(v) for v in wanted]:
+            return unbatched(batch, single)
+        return unbatched(resizer(batch, size), single)
+
+
+def _within(images: Any, size: list[int]) -> list[int]:
+    known = images.shape.as_list()[1:3]
+    if None in known:
+        raise ValueError("preserve_aspect_ratio needs images whose size is known when the graph is built.")
+    scale = min(size[0] / known[0], size[1] / known[1])
+    return [round(scale * length) for length in known]
 
 
 # ---- the values of an image at any places (``tf.contrib.resampler``) -------------------------------------------------
