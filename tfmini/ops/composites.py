@@ -89,6 +89,44 @@ SparseTensorLike: TypeAlias = SparseTensor | SparseTensorValue
 """What may stand for a sparse tensor."""
 
 
+@export("tf.ragged.RaggedTensorValue")
+class RaggedTensorValue:
+    """The value of a ragged tensor (``tf.ragged.RaggedTensorValue``): ``values`` may be ragged themselves."""
+
+    def __init__(self, values: Any, row_splits: Any) -> None:
+        self.values = values
+        self.row_splits = row_splits
+
+    @property
+    def dtype(self) -> Any:
+        return self.values.dtype
+
+    @property
+    def ragged_rank(self) -> int:
+        return self.values.ragged_rank + 1 if isinstance(self.values, RaggedTensorValue) else 1
+
+    @property
+    def flat_values(self) -> Any:
+        return self.values.flat_values if isinstance(self.values, RaggedTensorValue) else self.values
+
+    @property
+    def nested_row_splits(self) -> tuple[Any, ...]:
+        inner = self.values.nested_row_splits if isinstance(self.values, RaggedTensorValue) else ()
+        return (self.row_splits, *inner)
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        return (self.row_splits.shape[0] - 1, None, *self.values.shape[1:])
+
+    def to_list(self) -> list[Any]:
+        """Nested Python lists."""
+        rows = self.values.to_list() if isinstance(self.values, RaggedTensorValue) else self.values.tolist()
+        return [rows[low:high] for low, high in zip(self.row_splits, self.row_splits[1:])]
+
+    def __repr__(self) -> str:
+        return f"tf.RaggedTensorValue(values={self.values!r}, row_splits={self.row_splits!r})"
+
+
 class Reducible:
     """A value that consists of tensors and reduces itself: a ragged tensor."""
 
@@ -444,6 +482,15 @@ class SparseTensorSpec(TypeSpec):
         self._shape = TensorShape(shape)
         self._dtype = dtypes.as_dtype(dtype)
 
+    @classmethod
+    def from_value(cls, value: SparseTensorLike) -> SparseTensorSpec:
+        """The spec of a sparse tensor or of its value."""
+        if isinstance(value, SparseTensor):
+            return cls(value.shape, value.dtype)
+        if not isinstance(value, SparseTensorValue):
+            raise TypeError("Expected SparseTensor or SparseTensorValue")
+        return cls(value.dense_shape, value.values.dtype)
+
     @property
     def shape(self) -> TensorShape:
         """The static dense shape."""
@@ -545,10 +592,8 @@ for _kind in (SparseTensorSpec, IndexedSlicesSpec):
     )  # fmt: skip
 register_type_spec_from_value_converter(Tensor, lambda tensor: TensorSpec(tensor.shape, tensor.dtype))
 register_type_spec_from_value_converter(np.ndarray, lambda array: TensorSpec(array.shape, array.dtype))
-register_type_spec_from_value_converter(SparseTensor, lambda value: SparseTensorSpec(value.shape, value.dtype))
-register_type_spec_from_value_converter(
-    SparseTensorValue, lambda value: SparseTensorSpec([int(size) for size in value.dense_shape], value.values.dtype)
-)
+register_type_spec_from_value_converter(SparseTensor, SparseTensorSpec.from_value)
+register_type_spec_from_value_converter(SparseTensorValue, SparseTensorSpec.from_value)
 register_type_spec_from_value_converter(IndexedSlices, IndexedSlicesSpec.from_value)
 
 

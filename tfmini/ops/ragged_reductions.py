@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfmini import dtypes
-from tfmini.core_types import AxisLike
+from tfmini.core_types import AxisLike, DTypeLike, TensorLike
 from tfmini.graph.families import OpHandle, Tensor, name_scope
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import shape as array_shape
@@ -16,7 +16,8 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import cast
-from tfmini.ops.array.joining import concat
+from tfmini.ops.array.joining import concat, stack
+from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math import reductions, segments
 from tfmini.ops.math.broadcast import sum_op
 
@@ -104,3 +105,15 @@ def columns_of(ragged: Any) -> Tensor:
     rowids = ragged.value_rowids()
     places = array_filling.range(array_shape.size(rowids, out_type=rowids.dtype.base_dtype))
     return places - gather(ragged.row_starts(), rowids)
+
+
+def bounding_shape(ragged: Any, axis: TensorLike | None, name: str | None, out_type: DTypeLike | None) -> Tensor:
+    """The smallest dense shape that holds a ragged tensor, or its sizes at ``axis``; by default of the splits' type."""
+    with name_scope(name, "RaggedBoundingBox", [ragged.row_splits]):
+        sizes, inner = [ragged.nrows()], ragged
+        while not isinstance(inner, Tensor):
+            sizes.append(longest_row(inner))
+            inner = inner.values
+        uniform = getitem(array_shape.shape(inner, out_type=sizes[0].dtype.base_dtype), slice(1, None))
+        found = cast(concat([stack(sizes), uniform], 0), out_type or sizes[0].dtype.base_dtype)
+        return found if axis is None else gather(found, axis)
