@@ -10,10 +10,12 @@ import copy
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
@@ -23,12 +25,18 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import add_to_collection, name_scope
+from tfmini.graph.scoping import add_to_collection, counted_as, name_scope
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.math.reductions import reduce_sum
+from tfmini.ops.math.sums import clip_by_value
+from tfmini.ops.math.unary import abs, exp, sigmoid, square, tanh
+from tfmini.ops.nn.activation import elu, relu, selu, softplus, softsign
+from tfmini.ops.nn.cross_entropy import softmax
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.base import Variable, VariableAggregation, VariableSynchronization
 from tfmini.ops.variables.functions import global_variables, trainable_variables
+from tfmini.ops.variables.initializers import INITIALIZERS
 from tfmini.ops.variables.scope import VariableScope
 from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
@@ -57,7 +65,7 @@ class Layer:
     ) -> None:
         scope = kwargs.pop("_scope", None)
         self._reuse = kwargs.pop("_reuse", None)
-        self.activity_regularizer = kwargs.pop("activity_regularizer", None)
+        self.activity_regularizer = _named(_REGULARIZERS, "regularizer", kwargs.pop("activity_regularizer", None))
         if kwargs:
             raise TypeError(f"Keyword argument not understood: {next(iter(kwargs))}")
         self.trainable = trainable
@@ -210,8 +218,11 @@ class Layer:
     ) -> Any:
         """Creates a variable in the layer's scope, or reuses the one of that name.
 
-        The arguments are those of ``tf.get_variable``.
+        The arguments are those of ``tf.get_variable``; the initializer and the regularizer may be names of Keras, too.
         """
+        if isinstance(initializer, (str, dict)):
+            initializer = _named(INITIALIZERS, "initializer", initializer)
+        regularizer = _named(_REGULARIZERS, "regularizer", regularizer)
         if synchronization is VariableSynchronization.ON_READ and trainable:
             raise ValueError(
                 "Synchronization value can be set to VariableSynchronization.ON_READ only for non-trainable variables."
@@ -319,11 +330,112 @@ class Layer:
                 vars(made)[key] = value if of_graph else copy.deepcopy(value, memo)
         return made
 
+    def get_weights(self) -> list[Any]:
+        """The values of all weights in the default session, as arrays."""
+        weights = self.weights
+        return weights[0].graph._session_hook("eval", weights, None, None) if weights else []
+
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Assigns arrays to the weights, in their order, in the default session.
+
+        Raises:
+          ValueError: for another number of arrays than weights, or another shape than that of its weight.
+        """
+        own = self.weights
+        if len(own) != len(weights):
+            raise ValueError(
+                f'You called `set_weights(weights)` on layer "{self._name}" with a  weight list of length'
+                f" {len(weights)}, but the layer was expecting {len(own)} weights."
+            )
+        for weight, value in zip(own, weights):
+            if (given := np.shape(value)) != tuple(weight.shape.as_list()):
+                raise ValueError(f"Layer weight shape {weight.shape} not compatible with provided weight shape {given}")
+        for weight, value in zip(own, weights):
+            weight.load(value)
+
     def count_params(self) -> int:
         """The number of elements of all weights; raises ValueError before the layer is built."""
         if not self.built:
             raise ValueError(f"You tried to call `count_params` on {self._name}, but the layer isn't built.")
         return sum(weight.shape.num_elements() for weight in self.weights)
+
+
+# ---- Functions by the names that Keras gives them --------------------------------------------------------------------
+
+
+def _of_norms(l1: float = 0.0, l2: float = 0.0) -> Callable[[Any], Tensor]:
+    def regularizer(x: Any) -> Tensor:
+        loss: Any = 0.0
+        for factor, size in ((l1, abs), (l2, square)):
+            if factor:
+                loss = loss + factor * reduce_sum(size(x))
+        return convert_to_tensor(loss)
+
+    return regularizer
+
+
+_REGULARIZERS: dict[str, Callable[..., Any]] = {
+    "L1L2": _of_norms,
+    "l1": functools.partial(_of_norms, l1=0.01),
+    "l2": functools.partial(_of_norms, l2=0.01),
+    "l1_l2": functools.partial(_of_norms, l1=0.01, l2=0.01),
+}
+
+
+def _linear(x: Any) -> Any:
+    return x
+
+
+def _hard_sigmoid(x: Any) -> Any:
+    return clip_by_value(0.2 * x + 0.5, 0.0, 1.0)
+
+
+def _softmax(x: Any) -> Tensor:
+    with counted_as(1 if x.shape.ndims == 2 else 7):
+        return softmax(x)
+
+
+def _selu(x: Any) -> Tensor:
+    with counted_as(8):
+        return selu(x)
+
+
+_ACTIVATIONS: dict[str, Callable[..., Any]] = {
+    "relu": relu, "tanh": tanh, "sigmoid": sigmoid, "linear": _linear, "softmax": _softmax, "selu": _selu, "elu": elu,
+    "hard_sigmoid": _hard_sigmoid, "exponential": exp, "softplus": softplus, "softsign": softsign,
+}  # fmt: skip
+
+
+def _named(table: dict[str, Callable[..., Any]], what: str, given: Any) -> Any:
+    """What a name of ``table`` or a config of Keras makes; a function and None as they are.
+
+    Raises:
+      ValueError: for an unknown name, and for what is neither.
+    """
+    if given is None or callable(given):
+        return given
+    if not isinstance(given, (str, dict)):
+        raise ValueError(f"Could not interpret {what} identifier: {given}")
+    name, config = (given, {}) if isinstance(given, str) else (given["class_name"], given["config"])
+    if name not in table:
+        raise ValueError(f"Unknown {what}:{name}. Known are: {' '.join(sorted(table))}.")
+    return table[name](**config)
+
+
+def activation_of(given: Any) -> Any:
+    """The activation of a name of Keras; a function and None as they are.
+
+    Raises:
+      ValueError: for an unknown name.
+      TypeError: for what is neither.
+    """
+    if isinstance(given, str):
+        if given not in _ACTIVATIONS:
+            raise ValueError(f"Unknown activation function:{given}. Known are: {' '.join(sorted(_ACTIVATIONS))}.")
+        return _ACTIVATIONS[given]
+    if given is not None and not callable(given):
+        raise TypeError(f"Could not interpret activation function identifier: {given}")
+    return given
 
 
 def _is_of_graph(value: TensorLike) -> bool:
