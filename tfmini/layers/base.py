@@ -538,6 +538,18 @@ class InputSpec:
         if axes and last and max(axes) > last - 1:
             raise ValueError(f"Axis {max(axes)} is greater than the maximum allowed value: {last - 1}")
 
+    def get_config(self) -> dict[str, Any]:
+        """The requirements by name, as `from_config` takes them; the dtype by its name."""
+        config = {name: getattr(self, name) for name in ("dtype", "shape", "ndim", "max_ndim", "min_ndim", "axes")}
+        if self.shape is not None:
+            config["ndim"] = len(self.shape)
+        return {**config, "dtype": None if self.dtype is None else dtypes.as_dtype(self.dtype).name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> InputSpec:
+        """The requirements of such a config."""
+        return cls(**config)
+
 
 @export("tensorflow.python.keras.engine.input_spec.to_tensor_shape")
 def to_tensor_shape(spec: InputSpec) -> TensorShape:

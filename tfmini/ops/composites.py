@@ -374,13 +374,13 @@ class TensorSpec(TypeSpec):
     def _from_components(self, components: Any) -> Any:
         return components
 
-    def is_compatible_with(self, spec_or_value: object) -> bool:
-        if not isinstance(spec_or_value, (TypeSpec, Tensor)):
-            spec_or_value = convert_to_tensor(spec_or_value)
-        if not isinstance(spec_or_value, (TensorSpec, Tensor)):
+    def is_compatible_with(self, spec_or_tensor: object) -> bool:
+        if not isinstance(spec_or_tensor, (TypeSpec, Tensor)):
+            spec_or_tensor = convert_to_tensor(spec_or_tensor)
+        if not isinstance(spec_or_tensor, (TensorSpec, Tensor)):
             return False
-        is_same_type = self._dtype.is_compatible_with(spec_or_value.dtype)
-        return is_same_type and self._shape.is_compatible_with(spec_or_value.shape)
+        is_same_type = self._dtype.is_compatible_with(spec_or_tensor.dtype)
+        return is_same_type and self._shape.is_compatible_with(spec_or_tensor.shape)
 
     def most_specific_compatible_type(self, other: TypeSpec) -> TypeSpec:
         """As that of other specs; of two names that differ none is left."""

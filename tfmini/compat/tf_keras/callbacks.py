@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from types import ModuleType
@@ -13,6 +14,13 @@ from tfmini.train.checkpointing.graph_files import latest_checkpoint
 def apply(root: ModuleType) -> None:
     """Gives the copy TensorFlow's `ModelCheckpoint`, and `TensorBoard` the method that libraries' subclasses call."""
     board = root.callbacks.TensorBoard
+    own = board.__init__
+
+    @functools.wraps(own)
+    def made(self: Any, *args: Any, profile_batch: Any = 2, **kwargs: Any) -> None:
+        own(self, *args, **kwargs)  # nothing is profiled
+
+    board.__init__ = made
     board._write_custom_summaries = lambda self, step, logs=None: self._write_logs(logs or {}, step)
     root.callbacks.ModelCheckpoint = _model_checkpoint(root.callbacks.ModelCheckpoint)  # whose module needs its own
 
