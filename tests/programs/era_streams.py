@@ -373,3 +373,27 @@ def methods_of_variables_and_layers(tf: Any) -> Any:
             found += [value.tolist() for value in layer.get_weights()]
             found += [outcome(lambda layer=layer, v=v: layer.set_weights(v)) for v in ([], [np.ones(6), np.ones(2)])]
     return found
+
+
+@program
+def constraints_by_names_of_keras(tf: Any) -> Any:
+    """Weights after a step of gradient descent."""
+    start, found = np.float32([[1.5, -0.2], [-2.0, 0.4], [0.7, -0.1]]), []
+    names = ["max_norm", "MaxNorm", "non_neg", "nonneg", "unit_norm", "min_max_norm"]
+    given = {"class_name": "MinMaxNorm", "config": {"min_value": 0.6, "max_value": 0.8, "rate": 0.5, "axis": 1}}
+    for name in [*names, given, {"class_name": "MaxNorm", "config": {"max_value": 0.5}}, "max", 3]:
+        with tf.Graph().as_default(), tf.Session() as session:
+            settings = {
+                "kernel_constraint": name,
+                "kernel_initializer": tf.constant_initializer(start),
+                "use_bias": False,
+            }
+            loss = outcome(lambda settings=settings: tf.reduce_sum(tf.layers.dense(tf.ones([1, 3]), 2, **settings)))
+            if isinstance(loss, str):
+                found.append(loss)
+                continue
+            step = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+            session.run(tf.global_variables_initializer())
+            session.run(step)
+            found.append(session.run(tf.global_variables()[0]).tolist())
+    return found

@@ -28,9 +28,10 @@ from tfmini.graph.operation import Operation, Tensor
 from tfmini.graph.scoping import add_to_collection, counted_as, name_scope
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.math.comparison import greater_equal
 from tfmini.ops.math.reductions import reduce_sum
 from tfmini.ops.math.sums import clip_by_value
-from tfmini.ops.math.unary import abs, exp, sigmoid, square, tanh
+from tfmini.ops.math.unary import abs, exp, sigmoid, sqrt, square, tanh
 from tfmini.ops.nn.activation import elu, relu, selu, softplus, softsign
 from tfmini.ops.nn.cross_entropy import softmax
 from tfmini.ops.variables import scope as vs
@@ -218,11 +219,12 @@ class Layer:
     ) -> Any:
         """Creates a variable in the layer's scope, or reuses the one of that name.
 
-        The arguments are those of ``tf.get_variable``; the initializer and the regularizer may be names of Keras, too.
+        The arguments are those of ``tf.get_variable``; the functions may be names of Keras, too.
         """
         if isinstance(initializer, (str, dict)):
             initializer = _named(INITIALIZERS, "initializer", initializer)
         regularizer = _named(_REGULARIZERS, "regularizer", regularizer)
+        constraint = _named(_CONSTRAINTS, "constraint", constraint)
         if synchronization is VariableSynchronization.ON_READ and trainable:
             raise ValueError(
                 "Synchronization value can be set to VariableSynchronization.ON_READ only for non-trainable variables."
@@ -380,6 +382,42 @@ _REGULARIZERS: dict[str, Callable[..., Any]] = {
     "l2": functools.partial(_of_norms, l2=0.01),
     "l1_l2": functools.partial(_of_norms, l1=0.01, l2=0.01),
 }
+
+
+def _between(min_value: float, max_value: float, rate: float = 1.0, axis: Any = 0) -> Callable[[Any], Tensor]:
+    """Scales vectors along ``axis`` so that their norms come between two bounds; with a ``rate`` below 1 by a part."""
+
+    def constraint(w: Any) -> Tensor:
+        norms = sqrt(reduce_sum(square(w), axis, keepdims=True))
+        wanted = rate * clip_by_value(norms, min_value, max_value) + (1 - rate) * norms
+        return w * (wanted / (1e-7 + norms))  # type: ignore[no-any-return]
+
+    return constraint
+
+
+def _max_norm(max_value: float = 2, axis: Any = 0) -> Callable[[Any], Tensor]:
+    return _between(0, max_value, axis=axis)
+
+
+def _min_max_norm(
+    min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: Any = 0
+) -> Callable[[Any], Tensor]:
+    return _between(min_value, max_value, rate, axis)
+
+
+def _unit_norm(axis: Any = 0) -> Callable[[Any], Tensor]:
+    return _between(1.0, 1.0, axis=axis)
+
+
+def _non_negative() -> Callable[[Any], Tensor]:
+    return lambda w: w * cast(greater_equal(w, 0.0), w.dtype)
+
+
+_CONSTRAINTS: dict[str, Callable[..., Any]] = {
+    "MaxNorm": _max_norm, "max_norm": _max_norm, "NonNeg": _non_negative, "non_neg": _non_negative,
+    "nonneg": _non_negative, "MinMaxNorm": _min_max_norm, "min_max_norm": _min_max_norm,
+    "UnitNorm": _unit_norm, "unit_norm": _unit_norm,
+}  # fmt: skip
 
 
 def _linear(x: Any) -> Any:

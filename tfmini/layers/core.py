@@ -34,8 +34,8 @@ class KernelLayer(Layer):
     Args:
       activation: a function of a tensor, such as `relu`, its name in Keras, or None.
       use_bias: whether to add a bias, a variable with one element per output channel.
-      kernel_initializer: default: the variable scope's, else Glorot uniform. Initializers and regularizers may be
-        names of Keras, such as "zeros" and "l2", too.
+      kernel_initializer: default: the variable scope's, else Glorot uniform. Initializers, regularizers
+        and constraints may be names of Keras, such as "zeros" and "l2", too.
       bias_initializer: default: zeros.
       kernel_regularizer, bias_regularizer, activity_regularizer: functions from a tensor to a loss.
       kernel_constraint, bias_constraint: functions that an optimizer applies after each update.
