@@ -208,8 +208,8 @@ NAMES: dict[str, dict[str, str]] = {
         "layers.contrib.moving_statistics": "assign_log_moving_mean_exp assign_moving_mean_variance moving_mean_variance normal_conjugates_known_scale_posterior normal_conjugates_known_scale_predictive",
         "layers.contrib.transformed_distributions": "Kumaraswamy MultivariateNormalDiag MultivariateNormalDiagPlusLowRank MultivariateNormalDiagWithSoftplusScale MultivariateNormalFullCovariance MultivariateNormalTriL RelaxedBernoulli RelaxedOneHotCategorical SinhArcsinh TransformedDistribution VectorExponentialDiag VectorLaplaceDiag",
         "layers.contrib.vector_bijectors": "fill_triangular fill_triangular_inverse",
-        "layers.discrete_distributions": "Bernoulli Categorical Dirichlet Multinomial",
-        "layers.distributions": "Beta Distribution Exponential FULLY_REPARAMETERIZED Gamma Laplace NOT_REPARAMETERIZED Normal RegisterKL ReparameterizationType StudentT Uniform kl_divergence",
+        "layers.discrete_distributions": "Bernoulli Beta Categorical Dirichlet Multinomial",
+        "layers.distributions": "Distribution Exponential FULLY_REPARAMETERIZED Gamma Laplace NOT_REPARAMETERIZED Normal RegisterKL ReparameterizationType StudentT Uniform kl_divergence",
     },
     "contrib.distributions.bijectors": {
         "layers.contrib.bijectors": "AbsoluteValue AffineScalar Bijector ConditionalBijector Exp Gumbel Identity=IdentityMap Kumaraswamy=KumaraswamyMap PowerTransform Sigmoid SinhArcsinh=SinhArcsinhMap Softplus Softsign Square",
@@ -530,8 +530,8 @@ NAMES: dict[str, dict[str, str]] = {
     },
     "distributions": {
         "layers.contrib.discrete_distributions": "DirichletMultinomial",
-        "layers.discrete_distributions": "Bernoulli Categorical Dirichlet Multinomial",
-        "layers.distributions": "Beta Distribution Exponential FULLY_REPARAMETERIZED Gamma Laplace NOT_REPARAMETERIZED Normal RegisterKL ReparameterizationType StudentT Uniform kl_divergence",
+        "layers.discrete_distributions": "Bernoulli Beta Categorical Dirichlet Multinomial",
+        "layers.distributions": "Distribution Exponential FULLY_REPARAMETERIZED Gamma Laplace NOT_REPARAMETERIZED Normal RegisterKL ReparameterizationType StudentT Uniform kl_divergence",
     },
     "dtypes": {
         "dtypes": "DType QUANTIZED_DTYPES as_dtype bfloat16 bool complex128 complex64 double float16 float32 float64 half int16 int32 int64 int8 qint16 qint32 qint8 quint16 quint8 resource string uint16 uint32 uint64 uint8 variant",
@@ -732,7 +732,8 @@ NAMES: dict[str, dict[str, str]] = {
         "ops.queues.queues": "FIFOQueue PaddingFIFOQueue PriorityQueue QueueBase RandomShuffleQueue",
     },
     "ragged": {
-        "ops.ragged": "RaggedTensorValue constant=ragged_constant constant_value=ragged_constant_value placeholder=ragged_placeholder",
+        "ops.composites": "RaggedTensorValue",
+        "ops.ragged": "constant=ragged_constant constant_value=ragged_constant_value placeholder=ragged_placeholder",
         "ops.ragged_reductions": "row_splits_to_segment_ids segment_ids_to_row_splits",
     },
     "random": {

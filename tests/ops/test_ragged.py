@@ -31,7 +31,8 @@ def test_a_wrong_partition_is_refused_when_built_or_in_the_step(method: Any, cut
     later = method([5, 6, 7], fed)
     with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=text):
         session.run(later, {fed: cut})
-    with pytest.raises(tf.errors.InvalidArgumentError, match=text), tf.Session() as session:
+    errors = (tf.errors.InvalidArgumentError, ValueError)  # a static length is compared when the graph is built
+    with pytest.raises(errors, match=f"{text}|are incompatible"), tf.Session() as session:
         session.run(method([5, 6, 7], cut))
 
 

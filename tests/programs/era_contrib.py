@@ -295,3 +295,26 @@ def objects_of_contrib_checkpoint(tf: Any) -> Any:
     picture = checkpoint.dot_graph_from_checkpoint(path).split("\n")
     refused.append(tried(checkpoint.object_metadata, os.path.join(folder, "none")))
     return tracked, refused, nodes, picture, len(listed), arrays.x, arrays.n, other.x, other.n, plain.kept.name
+
+
+@program
+def methods_with_their_arguments(tf: Any) -> Any:
+    """Methods that were absent, or refused an argument that 1.15.5 has."""
+    spec, learn, column = tf.layers.InputSpec, tf.contrib.learn, tf.contrib.layers.real_valued_column("", dimension=3)
+    helper = tf.contrib.seq2seq.TrainingHelper(tf.ones([2, 3, 4]), [3, 2])
+    x = np.cos(np.arange(60.0)).reshape(20, 3).astype(np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        estimator = learn.LinearClassifier([column], model_dir=folder)
+        known = list(estimator.get_params()), outcome(lambda: estimator.set_params(other=3))
+        learner = learn.SKCompat(estimator)
+        learner.fit(x, (x[:, 0] > 0.5).astype(np.int64), 10, None, 5)
+        steps = learner.score(x, (x[:, 0] > 0.5).astype(np.int64), 20, 1, None, "n")["global_step"]
+        steps = int(steps), estimator.set_params(params={"a": 2}).get_params()
+    return [
+        spec(shape=[2, 3], dtype=tf.float32, axes={1: 3}).get_config(), spec(ndim=2).get_config(), known, steps,
+        spec.from_config(spec(min_ndim=2, axes={-1: 3}).get_config()).min_ndim,
+        run(tf, [helper.next_inputs(tf.constant(0), tf.ones([2, 4]), tf.ones([2, 1])),
+                 helper.sample(tf.constant(0), tf.ones([2, 4]))]),
+        tf.TensorSpec([2]).is_compatible_with(spec_or_tensor=tf.ones([2])),
+        tf.contrib.training.HParams(a=1).set_from_map(values_map={"a": 3}).a,
+    ]  # fmt: skip

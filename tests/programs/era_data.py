@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -431,3 +432,43 @@ def tensor_arrays_in_elements(tf: Any) -> Any:
             except tf.errors.OutOfRangeError:
                 found.append("end")
     return found
+
+
+@program
+def methods_of_ragged_tensors(tf: Any) -> Any:
+    ragged, sparse = tf.RaggedTensor, tf.SparseTensor
+    flat, deep = (
+        tf.ragged.constant([[1, 2], [], [3, 4, 5]]),
+        tf.ragged.constant([[[1, 2], []], [[3]], []], ragged_rank=2),
+    )
+    pairs = tf.ragged.constant([[[1, 2], [3, 4]], [[5, 6]]], ragged_rank=1)
+    nested = ragged.from_nested_value_rowids
+    narrow = deep.with_row_splits_dtype("int32")
+    tf.identity(flat.values, name="x"), tf.identity(flat.row_splits, name="y")
+    consumers = sorted(one.name for one in flat.consumers())
+    ways: list[Callable[[], Any]] = [
+        lambda: ragged.from_sparse(sparse([[0, 0], [0, 1], [2, 0]], [1, 2, 3], [4, 3])),
+        lambda: ragged.from_sparse(sparse(np.zeros([0, 2]), [], [2, 3]), row_splits_dtype=tf.int32),
+        lambda: ragged.from_sparse(sparse([[0, 1]], [1], [1, 3])),
+        lambda: ragged.from_sparse(sparse([[0, 0], [0, 2]], [1, 2], [1, 3])),
+        lambda: ragged.from_sparse(sparse([[0, 0, 0]], [1], [1, 3, 3])),
+        lambda: ragged.from_sparse(tf.sparse_placeholder(tf.int32)), lambda: ragged.from_sparse(flat),
+        *(lambda t=t, a=a: t.bounding_shape(axis=a) for t in (flat, deep, pairs) for a in (None, 0, 1, [0, 1], 5)),
+        deep.nested_value_rowids, flat.nested_value_rowids, lambda: narrow, narrow.bounding_shape, narrow.nrows,
+        lambda: flat.with_row_splits_dtype(tf.float32), lambda: flat.with_row_splits_dtype(tf.int64) is flat,
+        lambda: nested([1, 2, 3], [[0, 2], [0, 1, 1]]), lambda: nested([1, 2, 3], [[0, 0, 2], [0, 1, 1]], [5, 3]),
+        lambda: nested([1, 2, 3], [[0, 0, 2], [0, 1, 1]], validate=False), lambda: nested([1], [[0]], [5, 3]),
+        lambda: nested([1], tf.constant([[0]])), lambda: nested([1], [[0]], tf.constant([1])),
+        lambda: consumers, flat.to_list,
+        lambda: repr(tf.SparseTensorSpec.from_value(sparse([[0, 0]], [1], [4, 3]))),
+        lambda: repr(tf.SparseTensorSpec.from_value(tf.SparseTensorValue([[0, 0]], np.ones(1), [4, 3]))),
+        lambda: tf.SparseTensorSpec.from_value(3),
+    ]  # fmt: skip
+
+    def value(way: Callable[[], Any]) -> Any:
+        made = way()
+        if isinstance(made, ragged):
+            return [run(tf, made).to_list(), made.row_splits.dtype.name, made.shape.as_list()]
+        return made if isinstance(made, (bool, str, list)) else run(tf, made)
+
+    return [outcome(lambda way=way: value(way)) for way in ways]

@@ -314,3 +314,24 @@ def moving_and_conjugate_statistics(tf: Any) -> Any:
     with tf.Session() as session:
         after = session.run([posterior.loc, posterior.scale, predictive.loc, predictive.scale, predictive.prob(1.0)])
     return found, names, after, refused
+
+
+@program
+def shapes_of_parameters(tf: Any) -> Any:
+    """What `param_shapes` of each class says, and `param_static_shapes` of one of other forms of shapes."""
+    known = tf.contrib.distributions
+    base = known.Distribution
+    classes = {name: one for name, one in vars(known).items() if isinstance(one, type) and issubclass(one, base)}
+    made = tf.distributions.Normal
+    found = {
+        name: [
+            outcome(lambda one=one: run(tf, one.param_shapes([3, 2]))),
+            outcome(lambda one=one: {key: str(shape) for key, shape in one.param_static_shapes([3, 2]).items()}),
+        ]
+        for name, one in sorted(classes.items())
+        if name in {*SCALARS, *VECTORS, "Bernoulli", "Categorical", "Gamma", "Mixture", "Normal", "StudentT", "Uniform"}
+    }
+    for given in (7, tf.constant([2, 3]), tf.TensorShape([2]), tf.TensorShape([None]), tf.placeholder(tf.int32, [2])):
+        shapes = outcome(lambda given=given: made.param_static_shapes(given))
+        found[str(given)] = shapes if isinstance(shapes, str) else [str(shape) for shape in shapes.values()]
+    return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.programs.era import program, run
+from tests.programs.era import outcome, program, run
 
 
 def _elements(tf: Any, make: Callable[[], Any], initializations: int = 1) -> list[Any]:
@@ -358,3 +358,88 @@ def seeds_after_optimizers_of_estimators(tf: Any) -> Any:
         linear_optimizer=optimizer, config=kept,
     )  # fmt: skip
     return [made.train(input_fn, steps=2).get_variable_value("dnn/logits/kernel").tolist() for made in (alone, both)]
+
+
+ACTIVATIONS = [
+    "relu", "tanh", "sigmoid", "linear", "softmax", "selu", "elu", "hard_sigmoid", "exponential", "softplus",
+    "softsign",
+]  # fmt: skip
+INITIALIZERS = [
+    "zeros", "ones", "constant", "uniform", "normal", "truncated_normal", "identity", "orthogonal",
+    "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "lecun_normal", "lecun_uniform",
+    "RandomUniform", "RandomNormal", "TruncatedNormal", "VarianceScaling",
+]  # fmt: skip
+
+
+@program
+def layers_by_names_of_keras(tf: Any) -> Any:
+    """Activations, initializers and regularizers by name; the seeds of the latter tell that as many ops are made."""
+    tf.set_random_seed(4)
+    x = tf.constant(np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4))
+    ones, layers, found = tf.ones_initializer(), tf.layers, []
+    for name in ACTIVATIONS:
+        found += [layers.dense(one, 2, name, kernel_initializer=ones) for one in (x, tf.reshape(x, [3, 2, 2]))]
+    for name in INITIALIZERS:
+        found.append(layers.dense(x, 2, kernel_initializer=name, bias_initializer="uniform"))
+    for name in ("l1", "l2", "l1_l2", {"class_name": "L1L2", "config": {"l1": 0.2}}):
+        found.append(layers.dense(x, 2, kernel_regularizer=name, activity_regularizer=name, kernel_initializer="ones"))
+    found += tf.losses.get_regularization_losses()
+    found.append(layers.batch_normalization(x, gamma_initializer="uniform", moving_mean_initializer="ones"))
+    image = tf.reshape(x, [1, 3, 4, 1])
+    found += [
+        f(image, 2, 2, activation="relu") for f in (layers.conv2d, layers.conv2d_transpose, layers.separable_conv2d)
+    ]
+    for name in ("BasicRNNCell", "GRUCell", "BasicLSTMCell", "LSTMCell"):
+        cell = getattr(tf.nn.rnn_cell, name)(2, activation="relu")
+        found.append(cell(x, cell.zero_state(3, tf.float32))[0])
+    ways = [lambda: layers.Dense(2, "relu6"), lambda: layers.Dense(2, 3),
+            lambda: layers.dense(x, 2, kernel_initializer="he"), lambda: layers.dense(x, 2, kernel_regularizer="l3"),
+            lambda: layers.dense(x, 2, kernel_regularizer=3)]  # fmt: skip
+    errors = [outcome(way) for way in ways]
+    return [np.round(value, 4).tolist() for value in run(tf, found)], errors, run(tf, tf.random_normal([2]))
+
+
+@program
+def methods_of_variables_and_layers(tf: Any) -> Any:
+    found = []
+    for kind in (False, True):
+        with tf.Graph().as_default(), tf.Session() as session:
+            tf.set_random_seed(3)
+            a, layer = tf.Variable(np.zeros((2, 3), np.float32), use_resource=kind), tf.layers.Dense(2)
+            a.initialized_value()
+            update = a.batch_scatter_update(tf.IndexedSlices(tf.constant([[5.0, 6.0], [7.0, 8.0]]), [[0, 1], [2, 0]]))
+            layer(a)
+            session.run(tf.global_variables_initializer())
+            found += [
+                session.run(update).tolist(),
+                session.run(tf.Variable(a.initialized_value()).initial_value).tolist(),
+            ]
+            found += [[value.tolist() for value in layer.get_weights()], tf.layers.Flatten().get_weights()]
+            layer.set_weights([np.ones((3, 2)), np.arange(2)])
+            found += [value.tolist() for value in layer.get_weights()]
+            found += [outcome(lambda layer=layer, v=v: layer.set_weights(v)) for v in ([], [np.ones(6), np.ones(2)])]
+    return found
+
+
+@program
+def constraints_by_names_of_keras(tf: Any) -> Any:
+    """Weights after a step of gradient descent."""
+    start, found = np.float32([[1.5, -0.2], [-2.0, 0.4], [0.7, -0.1]]), []
+    names = ["max_norm", "MaxNorm", "non_neg", "nonneg", "unit_norm", "min_max_norm"]
+    given = {"class_name": "MinMaxNorm", "config": {"min_value": 0.6, "max_value": 0.8, "rate": 0.5, "axis": 1}}
+    for name in [*names, given, {"class_name": "MaxNorm", "config": {"max_value": 0.5}}, "max", 3]:
+        with tf.Graph().as_default(), tf.Session() as session:
+            settings = {
+                "kernel_constraint": name,
+                "kernel_initializer": tf.constant_initializer(start),
+                "use_bias": False,
+            }
+            loss = outcome(lambda settings=settings: tf.reduce_sum(tf.layers.dense(tf.ones([1, 3]), 2, **settings)))
+            if isinstance(loss, str):
+                found.append(loss)
+                continue
+            step = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+            session.run(tf.global_variables_initializer())
+            session.run(step)
+            found.append(session.run(tf.global_variables()[0]).tolist())
+    return found

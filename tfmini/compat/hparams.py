@@ -235,7 +235,9 @@ class HParams:
             self.set_hparam(name, value)
         return self
 
-    set_from_map = override_from_dict  # its older name
+    def set_from_map(self, values_map: dict[str, Any]) -> HParams:
+        """The older name of `override_from_dict`."""
+        return self.override_from_dict(values_map)
 
     def parse_json(self, values_json: str) -> HParams:
         """Overrides parameters from a JSON object, and returns self.

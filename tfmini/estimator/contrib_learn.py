@@ -248,10 +248,23 @@ class LearnEstimator:
         return self
 
     def partial_fit(
-        self, x: Data = None, y: Data = None, input_fn: InputFn | None = None, steps: int = 1, **more: Any
-    ) -> Any:
+        self, x: Data = None, y: Data = None, input_fn: InputFn | None = None, steps: int = 1,
+        batch_size: int | None = None, monitors: Iterable[Any] | None = None,
+    ) -> Any:  # fmt: skip
         """`fit` for one step."""
-        return self.fit(x, y, input_fn, steps, **more)
+        return self.fit(x, y, input_fn, steps, batch_size, monitors)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What scikit-learn may set: ``params`` alone."""
+        return {"params": self.params}
+
+    def set_params(self, **params: Any) -> Any:
+        """Sets ``params``; ValueError for another name."""
+        for name, value in params.items():
+            if name != "params":
+                raise ValueError(f"Invalid parameter {name} for estimator {type(self).__name__}. It has only `params`.")
+            self.params = value
+        return self
 
     def evaluate(
         self, x: Data = None, y: Data = None, input_fn: InputFn | None = None, feed_fn: FeedFn | None = None,
@@ -467,14 +480,20 @@ class SKCompat:
     def __init__(self, estimator: LearnEstimator) -> None:
         self._estimator = estimator
 
-    def fit(self, x: Data, y: Data, batch_size: int = 128, steps: int | None = None, **more: Any) -> SKCompat:
+    def fit(
+        self, x: Data, y: Data, batch_size: int = 128, steps: int | None = None, max_steps: int | None = None,
+        monitors: Iterable[Any] | None = None,
+    ) -> SKCompat:  # fmt: skip
         """See `LearnEstimator.fit`."""
-        self._estimator.fit(x, y, None, steps, batch_size, **more)
+        self._estimator.fit(x, y, None, steps, batch_size, monitors, max_steps)
         return self
 
-    def score(self, x: Data, y: Data, batch_size: int = 128, steps: int | None = None, **more: Any) -> dict[str, Any]:
+    def score(
+        self, x: Data, y: Data, batch_size: int = 128, steps: int | None = None,
+        metrics: Mapping[Any, Any] | None = None, name: str | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
         """See `LearnEstimator.evaluate`."""
-        return self._estimator.evaluate(x, y, batch_size=batch_size, steps=steps, **more)
+        return self._estimator.evaluate(x, y, batch_size=batch_size, steps=steps, metrics=metrics, name=name)
 
     def predict(self, x: Data, batch_size: int = 128, outputs: Sequence[str] | None = None) -> Any:
         """The predictions of all examples: name -> array."""

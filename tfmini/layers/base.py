@@ -10,10 +10,12 @@ import copy
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import DTypeLike, ShapeLike, TensorLike
@@ -23,12 +25,19 @@ from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.default_graph import get_default_graph
 from tfmini.graph.names import GraphKeys
 from tfmini.graph.operation import Operation, Tensor
-from tfmini.graph.scoping import add_to_collection, name_scope
+from tfmini.graph.scoping import add_to_collection, counted_as, name_scope
 from tfmini.ops.array.identity import cast, identity
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.math.comparison import greater_equal
+from tfmini.ops.math.reductions import reduce_sum
+from tfmini.ops.math.sums import clip_by_value
+from tfmini.ops.math.unary import abs, exp, sigmoid, sqrt, square, tanh
+from tfmini.ops.nn.activation import elu, relu, selu, softplus, softsign
+from tfmini.ops.nn.cross_entropy import softmax
 from tfmini.ops.variables import scope as vs
 from tfmini.ops.variables.base import Variable, VariableAggregation, VariableSynchronization
 from tfmini.ops.variables.functions import global_variables, trainable_variables
+from tfmini.ops.variables.initializers import INITIALIZERS
 from tfmini.ops.variables.scope import VariableScope
 from tfmini.ops.variables.store import ReuseLike
 from tfmini.shapes import TensorShape
@@ -57,7 +66,7 @@ class Layer:
     ) -> None:
         scope = kwargs.pop("_scope", None)
         self._reuse = kwargs.pop("_reuse", None)
-        self.activity_regularizer = kwargs.pop("activity_regularizer", None)
+        self.activity_regularizer = _named(_REGULARIZERS, "regularizer", kwargs.pop("activity_regularizer", None))
         if kwargs:
             raise TypeError(f"Keyword argument not understood: {next(iter(kwargs))}")
         self.trainable = trainable
@@ -210,8 +219,12 @@ class Layer:
     ) -> Any:
         """Creates a variable in the layer's scope, or reuses the one of that name.
 
-        The arguments are those of ``tf.get_variable``.
+        The arguments are those of ``tf.get_variable``; the functions may be names of Keras, too.
         """
+        if isinstance(initializer, (str, dict)):
+            initializer = _named(INITIALIZERS, "initializer", initializer)
+        regularizer = _named(_REGULARIZERS, "regularizer", regularizer)
+        constraint = _named(_CONSTRAINTS, "constraint", constraint)
         if synchronization is VariableSynchronization.ON_READ and trainable:
             raise ValueError(
                 "Synchronization value can be set to VariableSynchronization.ON_READ only for non-trainable variables."
@@ -319,11 +332,148 @@ class Layer:
                 vars(made)[key] = value if of_graph else copy.deepcopy(value, memo)
         return made
 
+    def get_weights(self) -> list[Any]:
+        """The values of all weights in the default session, as arrays."""
+        weights = self.weights
+        return weights[0].graph._session_hook("eval", weights, None, None) if weights else []
+
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Assigns arrays to the weights, in their order, in the default session.
+
+        Raises:
+          ValueError: for another number of arrays than weights, or another shape than that of its weight.
+        """
+        own = self.weights
+        if len(own) != len(weights):
+            raise ValueError(
+                f'You called `set_weights(weights)` on layer "{self._name}" with a  weight list of length'
+                f" {len(weights)}, but the layer was expecting {len(own)} weights."
+            )
+        for weight, value in zip(own, weights):
+            if (given := np.shape(value)) != tuple(weight.shape.as_list()):
+                raise ValueError(f"Layer weight shape {weight.shape} not compatible with provided weight shape {given}")
+        for weight, value in zip(own, weights):
+            weight.load(value)
+
     def count_params(self) -> int:
         """The number of elements of all weights; raises ValueError before the layer is built."""
         if not self.built:
             raise ValueError(f"You tried to call `count_params` on {self._name}, but the layer isn't built.")
         return sum(weight.shape.num_elements() for weight in self.weights)
+
+
+# ---- Functions by the names that Keras gives them --------------------------------------------------------------------
+
+
+def _of_norms(l1: float = 0.0, l2: float = 0.0) -> Callable[[Any], Tensor]:
+    def regularizer(x: Any) -> Tensor:
+        loss: Any = 0.0
+        for factor, size in ((l1, abs), (l2, square)):
+            if factor:
+                loss = loss + factor * reduce_sum(size(x))
+        return convert_to_tensor(loss)
+
+    return regularizer
+
+
+_REGULARIZERS: dict[str, Callable[..., Any]] = {
+    "L1L2": _of_norms,
+    "l1": functools.partial(_of_norms, l1=0.01),
+    "l2": functools.partial(_of_norms, l2=0.01),
+    "l1_l2": functools.partial(_of_norms, l1=0.01, l2=0.01),
+}
+
+
+def _between(min_value: float, max_value: float, rate: float = 1.0, axis: Any = 0) -> Callable[[Any], Tensor]:
+    """Scales vectors along ``axis`` so that their norms come between two bounds; with a ``rate`` below 1 by a part."""
+
+    def constraint(w: Any) -> Tensor:
+        norms = sqrt(reduce_sum(square(w), axis, keepdims=True))
+        wanted = rate * clip_by_value(norms, min_value, max_value) + (1 - rate) * norms
+        return w * (wanted / (1e-7 + norms))  # type: ignore[no-any-return]
+
+    return constraint
+
+
+def _max_norm(max_value: float = 2, axis: Any = 0) -> Callable[[Any], Tensor]:
+    return _between(0, max_value, axis=axis)
+
+
+def _min_max_norm(
+    min_value: float = 0.0, max_value: float = 1.0, rate: float = 1.0, axis: Any = 0
+) -> Callable[[Any], Tensor]:
+    return _between(min_value, max_value, rate, axis)
+
+
+def _unit_norm(axis: Any = 0) -> Callable[[Any], Tensor]:
+    return _between(1.0, 1.0, axis=axis)
+
+
+def _non_negative() -> Callable[[Any], Tensor]:
+    return lambda w: w * cast(greater_equal(w, 0.0), w.dtype)
+
+
+_CONSTRAINTS: dict[str, Callable[..., Any]] = {
+    "MaxNorm": _max_norm, "max_norm": _max_norm, "NonNeg": _non_negative, "non_neg": _non_negative,
+    "nonneg": _non_negative, "MinMaxNorm": _min_max_norm, "min_max_norm": _min_max_norm,
+    "UnitNorm": _unit_norm, "unit_norm": _unit_norm,
+}  # fmt: skip
+
+
+def _linear(x: Any) -> Any:
+    return x
+
+
+def _hard_sigmoid(x: Any) -> Any:
+    return clip_by_value(0.2 * x + 0.5, 0.0, 1.0)
+
+
+def _softmax(x: Any) -> Tensor:
+    with counted_as(1 if x.shape.ndims == 2 else 7):
+        return softmax(x)
+
+
+def _selu(x: Any) -> Tensor:
+    with counted_as(8):
+        return selu(x)
+
+
+_ACTIVATIONS: dict[str, Callable[..., Any]] = {
+    "relu": relu, "tanh": tanh, "sigmoid": sigmoid, "linear": _linear, "softmax": _softmax, "selu": _selu, "elu": elu,
+    "hard_sigmoid": _hard_sigmoid, "exponential": exp, "softplus": softplus, "softsign": softsign,
+}  # fmt: skip
+
+
+def _named(table: dict[str, Callable[..., Any]], what: str, given: Any) -> Any:
+    """What a name of ``table`` or a config of Keras makes; a function and None as they are.
+
+    Raises:
+      ValueError: for an unknown name, and for what is neither.
+    """
+    if given is None or callable(given):
+        return given
+    if not isinstance(given, (str, dict)):
+        raise ValueError(f"Could not interpret {what} identifier: {given}")
+    name, config = (given, {}) if isinstance(given, str) else (given["class_name"], given["config"])
+    if name not in table:
+        raise ValueError(f"Unknown {what}:{name}. Known are: {' '.join(sorted(table))}.")
+    return table[name](**config)
+
+
+def activation_of(given: Any) -> Any:
+    """The activation of a name of Keras; a function and None as they are.
+
+    Raises:
+      ValueError: for an unknown name.
+      TypeError: for what is neither.
+    """
+    if isinstance(given, str):
+        if given not in _ACTIVATIONS:
+            raise ValueError(f"Unknown activation function:{given}. Known are: {' '.join(sorted(_ACTIVATIONS))}.")
+        return _ACTIVATIONS[given]
+    if given is not None and not callable(given):
+        raise TypeError(f"Could not interpret activation function identifier: {given}")
+    return given
 
 
 def _is_of_graph(value: TensorLike) -> bool:
@@ -425,6 +575,18 @@ class InputSpec:
         last = (self.max_ndim if rank is None else rank) or 0
         if axes and last and max(axes) > last - 1:
             raise ValueError(f"Axis {max(axes)} is greater than the maximum allowed value: {last - 1}")
+
+    def get_config(self) -> dict[str, Any]:
+        """The requirements by name, as `from_config` takes them; the dtype by its name."""
+        config = {name: getattr(self, name) for name in ("dtype", "shape", "ndim", "max_ndim", "min_ndim", "axes")}
+        if self.shape is not None:
+            config["ndim"] = len(self.shape)
+        return {**config, "dtype": None if self.dtype is None else dtypes.as_dtype(self.dtype).name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> InputSpec:
+        """The requirements of such a config."""
+        return cls(**config)
 
 
 @export("tensorflow.python.keras.engine.input_spec.to_tensor_shape")

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from tfmini.core_types import GraphTensor, ShapeLike, TensorLike
 from tfmini.export import documented_arguments, export, export_names, with_arguments
 from tfmini.graph.operation import Tensor
-from tfmini.layers.base import InputSpec, Layer, arguments_told, to_snake_case
+from tfmini.layers.base import InputSpec, Layer, activation_of, arguments_told, to_snake_case
 from tfmini.ops.array.identity import identity
 from tfmini.ops.array.joining import stack
 from tfmini.ops.array.layout import transpose
@@ -32,9 +32,10 @@ class KernelLayer(Layer):
     """Base class of layers ``activation(kernel * inputs + bias)``; subclasses define the product ``*``.
 
     Args:
-      activation: a function of a tensor, such as `relu`, or None.
+      activation: a function of a tensor, such as `relu`, its name in Keras, or None.
       use_bias: whether to add a bias, a variable with one element per output channel.
-      kernel_initializer: default: the variable scope's, else Glorot uniform.
+      kernel_initializer: default: the variable scope's, else Glorot uniform. Initializers, regularizers
+        and constraints may be names of Keras, such as "zeros" and "l2", too.
       bias_initializer: default: zeros.
       kernel_regularizer, bias_regularizer, activity_regularizer: functions from a tensor to a loss.
       kernel_constraint, bias_constraint: functions that an optimizer applies after each update.
@@ -58,7 +59,7 @@ class KernelLayer(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(trainable, name, activity_regularizer=activity_regularizer, **kwargs)
-        self.activation, self.use_bias = activation, use_bias
+        self.activation, self.use_bias = activation_of(activation), use_bias
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         self.kernel_regularizer, self.bias_regularizer = kernel_regularizer, bias_regularizer
         self.kernel_constraint, self.bias_constraint = kernel_constraint, bias_constraint

@@ -1,4 +1,4 @@
-"""Discrete distributions of ``tf.distributions``."""
+"""Discrete distributions of ``tf.distributions``, and the two over their probabilities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from tfmini.export import export
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import count_ops, counted_as
-from tfmini.layers.distributions import FULLY_REPARAMETERIZED, NOT_REPARAMETERIZED, Distribution, RegisterKL
+from tfmini.layers.distributions import (
+    FULLY_REPARAMETERIZED,
+    NOT_REPARAMETERIZED,
+    Distribution,
+    RegisterKL,
+    ScalarDistribution,
+    filled,
+    pair,
+)
 from tfmini.ops.array.diagonals import matrix_set_diag
 from tfmini.ops.array.filling import ones_like, zeros
 from tfmini.ops.array.identity import cast, identity
@@ -21,13 +29,14 @@ from tfmini.ops.array.partition import one_hot, sequence_mask, where
 from tfmini.ops.array.shape import expand_dims, reshape
 from tfmini.ops.array.shape import shape as shape_of
 from tfmini.ops.math.comparison import less
+from tfmini.ops.math.elementwise import minimum
 from tfmini.ops.math.matmul import matmul
 from tfmini.ops.math.reductions import argmax, reduce_max, reduce_min, reduce_sum
-from tfmini.ops.math.special import lbeta
+from tfmini.ops.math.special import betainc, lbeta
 from tfmini.ops.math.unary import digamma, exp, lgamma, log, log1p, rsqrt, sigmoid
 from tfmini.ops.nn.activation import softplus
 from tfmini.ops.nn.cross_entropy import log_softmax, sigmoid_cross_entropy_with_logits, softmax
-from tfmini.ops.random_functions import multinomial, random_gamma, random_uniform
+from tfmini.ops.random_functions import gen_new_seed, multinomial, random_gamma, random_uniform
 
 
 def one_of(logits: TensorLike | None, probs: TensorLike | None) -> None:
@@ -43,6 +52,8 @@ class Bernoulli(Distribution):
       logits, probs: one of the two: the log-odds or the probability of 1.
       dtype: of the samples.
     """
+
+    _shaped = ("logits",)
 
     def __init__(
         self, logits: TensorLike | None = None, probs: TensorLike | None = None, dtype: DTypeLike = dtypes.int32,
@@ -234,7 +245,54 @@ def _categorical_divergence(a: Categorical, b: Categorical) -> Any:
     return reduce_sum(softmax(a.logits) * (log_softmax(a.logits) - log_softmax(b.logits)), -1)
 
 
-# ---- The Dirichlet distribution of ``tf.distributions`` ------------------------------------------------------------
+# ---- The beta and the Dirichlet distribution of ``tf.distributions`` -----------------------------------------------
+
+
+@export("tf.distributions.Beta", "tf.contrib.distributions.Beta")
+class Beta(ScalarDistribution):
+    """The beta distribution (``tf.distributions.Beta``)."""
+
+    _shaped = ("concentration1", "concentration0")
+
+    def __init__(
+        self, concentration1: Any = None, concentration0: Any = None, validate_args: bool = False,
+        allow_nan_stats: bool = True, name: str = "Beta",
+    ) -> None:  # fmt: skip
+        parameters = dict(locals())
+        self.concentration1, self.concentration0 = pair(concentration1, concentration0, ("a", "b"))
+        self.total_concentration = self.concentration1 + self.concentration0
+        super().__init__(parameters, self.concentration1, self.concentration0)
+
+    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
+        a = random_gamma([n], filled(self.concentration1, self.concentration0), dtype=self.dtype, seed=seed)
+        other = gen_new_seed(seed, "beta")
+        b = random_gamma([n], filled(self.concentration0, self.concentration1), dtype=self.dtype, seed=other)
+        return a / (a + b)
+
+    def _log_norm(self) -> Any:
+        return lgamma(self.concentration1) + lgamma(self.concentration0) - lgamma(self.total_concentration)
+
+    def _log_prob(self, x: Tensor) -> Any:
+        return (self.concentration1 - 1.0) * log(x) + (self.concentration0 - 1.0) * log1p(-x) - self._log_norm()
+
+    def _cdf(self, x: Tensor) -> Any:
+        a, b = filled(self.concentration1, self.concentration0, x), filled(self.concentration0, self.concentration1, x)
+        return betainc(a, b, x * ones_like(a))
+
+    def _entropy(self) -> Any:
+        a, b, total = self.concentration1, self.concentration0, self.total_concentration
+        return self._log_norm() - (a - 1.0) * digamma(a) - (b - 1.0) * digamma(b) + (total - 2.0) * digamma(total)
+
+    def _mean(self) -> Any:
+        return self.concentration1 / self.total_concentration
+
+    def _variance(self) -> Any:
+        return self._mean() * (1.0 - self._mean()) / (1.0 + self.total_concentration)
+
+    def _mode(self) -> Any:
+        found = (self.concentration1 - 1.0) / (self.total_concentration - 2.0)
+        least = minimum(self.concentration1, self.concentration0)
+        return where(less(1.0, least), found, math.nan * ones_like(found))
 
 
 @export("tf.distributions.Dirichlet", "tf.contrib.distributions.Dirichlet")
@@ -308,3 +366,13 @@ def _dirichlet_divergence(a: Dirichlet, b: Dirichlet) -> Any:
     slopes = digamma(a.concentration) - digamma(total)
     norms = lbeta(b.concentration) - lbeta(a.concentration)
     return reduce_sum((a.concentration - b.concentration) * slopes, -1) + norms
+
+
+@RegisterKL(Beta, Beta)
+def _beta_divergence(a: Beta, b: Beta) -> Any:
+    return (
+        b._log_norm() - a._log_norm()
+        + (a.concentration1 - b.concentration1) * digamma(a.concentration1)
+        + (a.concentration0 - b.concentration0) * digamma(a.concentration0)
+        + (b.total_concentration - a.total_concentration) * digamma(a.total_concentration)
+    )  # fmt: skip

@@ -169,6 +169,36 @@ class Distribution:
         """A distribution of the same class with other arguments."""
         return type(self)(**{**self._parameters, **override_parameters_kwargs})
 
+    # The parameters whose shape is that of the samples, for `param_shapes`; none where TensorFlow does not tell.
+    _shaped: tuple[str, ...] = ()
+
+    @classmethod
+    def param_shapes(cls, sample_shape: Any, name: str = "DistributionParamShapes") -> dict[str, Tensor]:
+        """The shapes, int32 vectors, of parameters with which `sample` gives ``sample_shape``."""
+        with name_scope(name, values=[sample_shape]):
+            return cls._param_shapes(sample_shape)
+
+    @classmethod
+    def param_static_shapes(cls, sample_shape: Any) -> dict[str, TensorShape]:
+        """Like `param_shapes`, of a shape that is known; ValueError for another one."""
+        if isinstance(sample_shape, TensorShape):
+            if not sample_shape.is_fully_defined():
+                raise ValueError("TensorShape sample_shape must be fully defined")
+            sample_shape = sample_shape.as_list()
+        found = {}
+        for name, shape in cls.param_shapes(sample_shape).items():
+            sizes = constant_value(shape)
+            if sizes is None:
+                raise ValueError("sample_shape must be a fully-defined TensorShape or list/tuple")
+            found[name] = TensorShape(np.ravel(sizes).tolist())
+        return found
+
+    @classmethod
+    def _param_shapes(cls, sample_shape: Any) -> dict[str, Tensor]:
+        if not cls._shaped:
+            raise NotImplementedError("_param_shapes not implemented")
+        return dict.fromkeys(cls._shaped, convert_to_tensor(sample_shape, dtypes.int32))
+
     # ---- samples and values ---------------------------------------------------------------------
 
     def sample(self, sample_shape: TensorLike | TensorShape = (), seed: int | None = None, name: str = "sample") -> Any:
@@ -395,6 +425,8 @@ class Normal(ScalarDistribution):
       loc, scale: mean and standard deviation, which broadcast.
     """
 
+    _shaped: tuple[str, ...] = ("loc", "scale")
+
     def __init__(
         self,
         loc: TensorLike,
@@ -438,6 +470,8 @@ class Normal(ScalarDistribution):
 class Uniform(ScalarDistribution):
     """The uniform distribution in ``[low, high)`` (``tf.distributions.Uniform``)."""
 
+    _shaped: tuple[str, ...] = ("low", "high")
+
     def __init__(
         self, low: TensorLike = 0.0, high: TensorLike = 1.0, validate_args: bool = False, allow_nan_stats: bool = True,
         name: str = "Uniform",
@@ -476,6 +510,8 @@ class Uniform(ScalarDistribution):
 @export("tf.distributions.Laplace", "tf.contrib.distributions.Laplace")
 class Laplace(ScalarDistribution):
     """The Laplace distribution (``tf.distributions.Laplace``)."""
+
+    _shaped: tuple[str, ...] = ("loc", "scale")
 
     def __init__(
         self,
@@ -529,6 +565,8 @@ def _log_laplace_cdf(z: Tensor) -> Any:
 class Gamma(ScalarDistribution):
     """The gamma distribution (``tf.distributions.Gamma``)."""
 
+    _shaped: tuple[str, ...] = ("concentration", "rate")
+
     def __init__(
         self, concentration: TensorLike, rate: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True,
         name: str = "Gamma",
@@ -566,6 +604,8 @@ class Gamma(ScalarDistribution):
 class Exponential(Gamma):
     """The exponential distribution (``tf.distributions.Exponential``)."""
 
+    _shaped: tuple[str, ...] = ("rate",)
+
     @keeps_arguments
     def __init__(
         self, rate: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Exponential"
@@ -578,54 +618,11 @@ class Exponential(Gamma):
         return -log(u) / self.rate
 
 
-@export("tf.distributions.Beta", "tf.contrib.distributions.Beta")
-class Beta(ScalarDistribution):
-    """The beta distribution (``tf.distributions.Beta``)."""
-
-    def __init__(
-        self, concentration1: Any = None, concentration0: Any = None, validate_args: bool = False,
-        allow_nan_stats: bool = True, name: str = "Beta",
-    ) -> None:  # fmt: skip
-        parameters = dict(locals())
-        self.concentration1, self.concentration0 = pair(concentration1, concentration0, ("a", "b"))
-        self.total_concentration = self.concentration1 + self.concentration0
-        super().__init__(parameters, self.concentration1, self.concentration0)
-
-    def _sample_n(self, n: Tensor | int, seed: int | None = None) -> Any:
-        a = random_gamma([n], filled(self.concentration1, self.concentration0), dtype=self.dtype, seed=seed)
-        other = gen_new_seed(seed, "beta")
-        b = random_gamma([n], filled(self.concentration0, self.concentration1), dtype=self.dtype, seed=other)
-        return a / (a + b)
-
-    def _log_norm(self) -> Any:
-        return lgamma(self.concentration1) + lgamma(self.concentration0) - lgamma(self.total_concentration)
-
-    def _log_prob(self, x: Tensor) -> Any:
-        return (self.concentration1 - 1.0) * log(x) + (self.concentration0 - 1.0) * log1p(-x) - self._log_norm()
-
-    def _cdf(self, x: Tensor) -> Any:
-        a, b = filled(self.concentration1, self.concentration0, x), filled(self.concentration0, self.concentration1, x)
-        return betainc(a, b, x * ones_like(a))
-
-    def _entropy(self) -> Any:
-        a, b, total = self.concentration1, self.concentration0, self.total_concentration
-        return self._log_norm() - (a - 1.0) * digamma(a) - (b - 1.0) * digamma(b) + (total - 2.0) * digamma(total)
-
-    def _mean(self) -> Any:
-        return self.concentration1 / self.total_concentration
-
-    def _variance(self) -> Any:
-        return self._mean() * (1.0 - self._mean()) / (1.0 + self.total_concentration)
-
-    def _mode(self) -> Any:
-        found = (self.concentration1 - 1.0) / (self.total_concentration - 2.0)
-        least = minimum(self.concentration1, self.concentration0)
-        return where(less(1.0, least), found, math.nan * ones_like(found))
-
-
 @export("tf.distributions.StudentT", "tf.contrib.distributions.StudentT")
 class StudentT(ScalarDistribution):
     """Student's t distribution (``tf.distributions.StudentT``)."""
+
+    _shaped: tuple[str, ...] = ("df", "loc", "scale")
 
     def __init__(
         self, df: TensorLike, loc: TensorLike, scale: TensorLike, validate_args: bool = False,
@@ -687,14 +684,4 @@ def _gamma_divergence(a: Gamma, b: Gamma) -> Any:
         (a.concentration - b.concentration) * digamma(a.concentration) + lgamma(b.concentration)
         - lgamma(a.concentration) + b.concentration * (log(a.rate) - log(b.rate))
         + a.concentration * (b.rate / a.rate - 1.0)
-    )  # fmt: skip
-
-
-@RegisterKL(Beta, Beta)
-def _beta_divergence(a: Beta, b: Beta) -> Any:
-    return (
-        b._log_norm() - a._log_norm()
-        + (a.concentration1 - b.concentration1) * digamma(a.concentration1)
-        + (a.concentration0 - b.concentration0) * digamma(a.concentration0)
-        + (b.total_concentration - a.total_concentration) * digamma(a.total_concentration)
     )  # fmt: skip

@@ -17,7 +17,7 @@ from tfmini.graph import nest
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
 from tfmini.graph.scoping import count_ops, counted_as, device, name_scope
-from tfmini.layers.base import InputSpec, Layer
+from tfmini.layers.base import InputSpec, Layer, activation_of
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.filling import zeros
@@ -143,7 +143,7 @@ class _Gated(RNNCell):
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
         self._num_units = num_units
-        self._activation = activation or tanh
+        self._activation = activation_of(activation) or tanh
         self.input_spec = InputSpec(ndim=2)
 
     @property

@@ -89,6 +89,44 @@ SparseTensorLike: TypeAlias = SparseTensor | SparseTensorValue
 """What may stand for a sparse tensor."""
 
 
+@export("tf.ragged.RaggedTensorValue")
+class RaggedTensorValue:
+    """The value of a ragged tensor (``tf.ragged.RaggedTensorValue``): ``values`` may be ragged themselves."""
+
+    def __init__(self, values: Any, row_splits: Any) -> None:
+        self.values = values
+        self.row_splits = row_splits
+
+    @property
+    def dtype(self) -> Any:
+        return self.values.dtype
+
+    @property
+    def ragged_rank(self) -> int:
+        return self.values.ragged_rank + 1 if isinstance(self.values, RaggedTensorValue) else 1
+
+    @property
+    def flat_values(self) -> Any:
+        return self.values.flat_values if isinstance(self.values, RaggedTensorValue) else self.values
+
+    @property
+    def nested_row_splits(self) -> tuple[Any, ...]:
+        inner = self.values.nested_row_splits if isinstance(self.values, RaggedTensorValue) else ()
+        return (self.row_splits, *inner)
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        return (self.row_splits.shape[0] - 1, None, *self.values.shape[1:])
+
+    def to_list(self) -> list[Any]:
+        """Nested Python lists."""
+        rows = self.values.to_list() if isinstance(self.values, RaggedTensorValue) else self.values.tolist()
+        return [rows[low:high] for low, high in zip(self.row_splits, self.row_splits[1:])]
+
+    def __repr__(self) -> str:
+        return f"tf.RaggedTensorValue(values={self.values!r}, row_splits={self.row_splits!r})"
+
+
 class Reducible:
     """A value that consists of tensors and reduces itself: a ragged tensor."""
 
@@ -340,13 +378,13 @@ class TensorSpec(TypeSpec):
     def _from_components(self, components: Any) -> Any:
         return components
 
-    def is_compatible_with(self, spec_or_value: object) -> bool:
-        if not isinstance(spec_or_value, (TypeSpec, Tensor)):
-            spec_or_value = convert_to_tensor(spec_or_value)
-        if not isinstance(spec_or_value, (TensorSpec, Tensor)):
+    def is_compatible_with(self, spec_or_tensor: object) -> bool:
+        if not isinstance(spec_or_tensor, (TypeSpec, Tensor)):
+            spec_or_tensor = convert_to_tensor(spec_or_tensor)
+        if not isinstance(spec_or_tensor, (TensorSpec, Tensor)):
             return False
-        is_same_type = self._dtype.is_compatible_with(spec_or_value.dtype)
-        return is_same_type and self._shape.is_compatible_with(spec_or_value.shape)
+        is_same_type = self._dtype.is_compatible_with(spec_or_tensor.dtype)
+        return is_same_type and self._shape.is_compatible_with(spec_or_tensor.shape)
 
     def most_specific_compatible_type(self, other: TypeSpec) -> TypeSpec:
         """As that of other specs; of two names that differ none is left."""
@@ -447,6 +485,15 @@ class SparseTensorSpec(TypeSpec):
     def __init__(self, shape: ShapeLike | TensorLike = None, dtype: DTypeLike = dtypes.float32) -> None:
         self._shape = TensorShape(shape)
         self._dtype = dtypes.as_dtype(dtype)
+
+    @classmethod
+    def from_value(cls, value: SparseTensorLike) -> SparseTensorSpec:
+        """The spec of a sparse tensor or of its value."""
+        if isinstance(value, SparseTensor):
+            return cls(value.shape, value.dtype)
+        if not isinstance(value, SparseTensorValue):
+            raise TypeError("Expected SparseTensor or SparseTensorValue")
+        return cls(value.dense_shape, value.values.dtype)
 
     @property
     def shape(self) -> TensorShape:
@@ -549,10 +596,8 @@ for _kind in (SparseTensorSpec, IndexedSlicesSpec):
     )  # fmt: skip
 register_type_spec_from_value_converter(Tensor, lambda tensor: TensorSpec(tensor.shape, tensor.dtype))
 register_type_spec_from_value_converter(np.ndarray, lambda array: TensorSpec(array.shape, array.dtype))
-register_type_spec_from_value_converter(SparseTensor, lambda value: SparseTensorSpec(value.shape, value.dtype))
-register_type_spec_from_value_converter(
-    SparseTensorValue, lambda value: SparseTensorSpec([int(size) for size in value.dense_shape], value.values.dtype)
-)
+register_type_spec_from_value_converter(SparseTensor, SparseTensorSpec.from_value)
+register_type_spec_from_value_converter(SparseTensorValue, SparseTensorSpec.from_value)
 register_type_spec_from_value_converter(IndexedSlices, IndexedSlicesSpec.from_value)
 
 

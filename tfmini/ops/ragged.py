@@ -21,58 +21,21 @@ from tfmini.ops.array.partition import boolean_mask, sequence_mask
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.checks import assert_equal, assert_less, assert_less_equal
 from tfmini.ops.composites import (
+    RaggedTensorValue,
     Reducible,
     SparseTensor,
     TensorSpec,
     TypeSpec,
     register_type_spec_from_value_converter,
 )
-from tfmini.ops.math.comparison import not_equal
+from tfmini.ops.math.comparison import equal, not_equal
 from tfmini.ops.math.elementwise import maximum, minimum
 from tfmini.ops.math.reductions import cumsum, reduce_any, reduce_max, reduce_sum
 from tfmini.ops.math.segments import unsorted_segment_sum
-from tfmini.ops.ragged_reductions import columns_of, longest_row, reduce_ragged, rows_of
+from tfmini.ops.ragged_reductions import bounding_shape, columns_of, longest_row, reduce_ragged, rows_of
 from tfmini.shapes import TensorShape
 
 _INVALID = "Arguments to {} do not form a valid RaggedTensor"
-
-
-@export("tf.ragged.RaggedTensorValue")
-class RaggedTensorValue:
-    """The value of a ragged tensor (``tf.ragged.RaggedTensorValue``): ``values`` may be ragged themselves."""
-
-    def __init__(self, values: Any, row_splits: Any) -> None:
-        self.values = values
-        self.row_splits = row_splits
-
-    @property
-    def dtype(self) -> Any:
-        return self.values.dtype
-
-    @property
-    def ragged_rank(self) -> int:
-        return self.values.ragged_rank + 1 if isinstance(self.values, RaggedTensorValue) else 1
-
-    @property
-    def flat_values(self) -> Any:
-        return self.values.flat_values if isinstance(self.values, RaggedTensorValue) else self.values
-
-    @property
-    def nested_row_splits(self) -> tuple[Any, ...]:
-        inner = self.values.nested_row_splits if isinstance(self.values, RaggedTensorValue) else ()
-        return (self.row_splits, *inner)
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        return (self.row_splits.shape[0] - 1, None, *self.values.shape[1:])
-
-    def to_list(self) -> list[Any]:
-        """Nested Python lists."""
-        rows = self.values.to_list() if isinstance(self.values, RaggedTensorValue) else self.values.tolist()
-        return [rows[low:high] for low, high in zip(self.row_splits, self.row_splits[1:])]
-
-    def __repr__(self) -> str:
-        return f"tf.RaggedTensorValue(values={self.values!r}, row_splits={self.row_splits!r})"
 
 
 @export("tf.RaggedTensor")
@@ -122,6 +85,8 @@ class RaggedTensor(Reducible):
         with name_scope(name, "RaggedFromValueRowIds", [values, value_rowids, nrows]):
             rowids = _index_vector(value_rowids)
             dtype = rowids.dtype.base_dtype
+            values = as_ragged(values)
+            rowids.shape.assert_is_compatible_with(values.shape[:1])
             if validate:
                 rowids = _rising(rowids, nrows, "from_value_rowids")
             if nrows is None:
@@ -129,7 +94,7 @@ class RaggedTensor(Reducible):
                 nrows = reduce_max(padded) + 1
             lengths = unsorted_segment_sum(array_filling.ones_like(rowids), rowids, cast(nrows, dtype))
             splits = array_joining.concat([constant([0], dtype), cumsum(lengths)], 0)
-            return _cut(as_ragged(values), splits, validate, "from_value_rowids")
+            return _cut(values, splits, validate, "from_value_rowids")
 
     @classmethod
     def from_row_starts(
@@ -166,6 +131,44 @@ class RaggedTensor(Reducible):
         """Several ragged levels by the lengths of their rows, outermost first."""
         with name_scope(name, "RaggedFromNestedRowLengths", [flat_values]):
             return _in_levels(cls.from_row_lengths, flat_values, nested_row_lengths, "nested_row_lengths", validate)
+
+    @classmethod
+    def from_nested_value_rowids(
+        cls, flat_values: Any, nested_value_rowids: Any, nested_nrows: Any = None, name: str | None = None,
+        validate: bool = True,
+    ) -> RaggedTensor:  # fmt: skip
+        """Several ragged levels by the row of each value, outermost first; ``nested_nrows``: their numbers of rows."""
+        if isinstance(nested_value_rowids, Tensor):
+            raise TypeError("nested_value_rowids must be a list of Tensors")
+        if isinstance(nested_nrows, Tensor):
+            raise TypeError("nested_nrows must be a list of Tensors")
+        counts = [None] * len(nested_value_rowids) if nested_nrows is None else nested_nrows
+        if len(counts) != len(nested_value_rowids):
+            raise ValueError("nested_nrows must have the same length as nested_value_rowids")
+        with name_scope(name, "RaggedFromNestedValueRowIds", [flat_values]):
+            for rowids, nrows in reversed([*zip(nested_value_rowids, counts)]):
+                flat_values = cls.from_value_rowids(flat_values, rowids, nrows, validate=validate)
+            return flat_values  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_sparse(
+        cls, st_input: SparseTensor, name: str | None = None, row_splits_dtype: DTypeLike = dtypes.int64
+    ) -> RaggedTensor:
+        """The values of a sparse matrix, each row of which has values from its first column on, without holes.
+
+        Raises:
+          TypeError: ``st_input`` is no `SparseTensor`.
+          ValueError: its rank is not known to be 2.
+          InvalidArgumentError: in the step, for a row with holes.
+        """
+        if not isinstance(st_input, SparseTensor):
+            raise TypeError(f"Expected SparseTensor, got {type(st_input).__name__}")
+        if st_input.dense_shape.shape.as_list() != [2] and st_input.indices.shape.as_list()[1:] != [2]:
+            raise ValueError("rank(st_input) must be 2")
+        with name_scope(name, "RaggedFromSparse", [st_input.indices]), control_dependencies([_no_holes(st_input)]):
+            rowids = cast(getitem(st_input.indices, (slice(None), 0)), row_splits_dtype)
+            nrows = cast(getitem(st_input.dense_shape, 0), row_splits_dtype)
+            return cls.from_value_rowids(identity(st_input.values), rowids, nrows, validate=False)
 
     @classmethod
     def from_tensor(
@@ -275,6 +278,22 @@ class RaggedTensor(Reducible):
         """The row of each value."""
         return rows_of(self._row_splits)
 
+    def nested_value_rowids(self, name: str | None = None) -> tuple[Tensor, ...]:
+        """The row of each value at each ragged level, outermost first."""
+        with name_scope(name, "RaggedNestedValueRowIds", [self._row_splits]):
+            inner = self._values.nested_value_rowids() if isinstance(self._values, RaggedTensor) else ()
+            return (self.value_rowids(), *inner)
+
+    def bounding_shape(
+        self, axis: TensorLike | None = None, name: str | None = None, out_type: DTypeLike | None = None
+    ) -> Tensor:
+        """The smallest dense shape that holds this tensor, or its sizes at ``axis``; by default of the splits' type."""
+        return bounding_shape(self, axis, name, out_type)
+
+    def consumers(self) -> list[Any]:
+        """The ops that take a tensor of this one."""
+        return [*dict.fromkeys(op for part in self._fetch_parts()[0] for op in part.consumers())]
+
     def nested_row_lengths(self, name: str | None = None) -> tuple[Tensor, ...]:
         """The lengths of the rows of each ragged axis, outermost first."""
         inner = self._values.nested_row_lengths() if isinstance(self._values, RaggedTensor) else ()
@@ -294,7 +313,24 @@ class RaggedTensor(Reducible):
             return self.with_values(self._values.with_flat_values(new_values))
         return self.with_values(new_values)
 
+    def with_row_splits_dtype(self, dtype: DTypeLike) -> RaggedTensor:
+        """A tensor with the same rows, whose splits are all int32 or all int64."""
+        if (kind := dtypes.as_dtype(dtype)) not in (dtypes.int32, dtypes.int64):
+            raise ValueError("dtype must be int32 or int64")
+        if self._row_splits.dtype.base_dtype == kind:
+            return self
+        values = self._values
+        values = values.with_row_splits_dtype(kind) if isinstance(values, RaggedTensor) else values
+        return RaggedTensor(values, cast(self._row_splits, kind), internal=True)
+
     # ---- converting ----
+
+    def to_list(self) -> list[Any]:
+        """Refused: only `RaggedTensorValue`, which a run gives, has a list."""
+        raise ValueError(
+            "RaggedTensor.to_list() is only supported in eager mode; in graph mode, evaluate the RaggedTensor first"
+            " and then use RaggedTensorValue.to_list()."
+        )
 
     def to_tensor(self, default_value: TensorLike | None = None, name: str | None = None) -> Tensor:
         """A dense tensor; short rows are padded with ``default_value`` (0 or the empty string)."""
@@ -431,6 +467,15 @@ def _in_levels(
     for level in reversed(levels):
         values = cut(values, level, validate=validate)
     return values  # type: ignore[no-any-return]
+
+
+def _no_holes(sparse: SparseTensor) -> Any:
+    """A check that the values of each row of a sparse matrix stand in its first columns, in order."""
+    rows, columns = (getitem(sparse.indices, (slice(None), axis)) for axis in (0, 1))
+    continues = equal(getitem(rows, slice(1, None)), getitem(rows, slice(None, -1)))
+    expected = cast(continues, dtypes.int64) * (getitem(columns, slice(None, -1)) + 1)
+    expected = array_joining.concat([array_filling.zeros_like(getitem(columns, slice(None, 1))), expected], 0)
+    return assert_equal(columns, expected, message="SparseTensor is not right-ragged")
 
 
 def _nested(lengths: object) -> bool:

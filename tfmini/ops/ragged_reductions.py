@@ -17,7 +17,7 @@ from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.gather import gather, scatter_nd
 from tfmini.ops.array.identity import cast
-from tfmini.ops.array.joining import concat
+from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.slicing import getitem
 from tfmini.ops.math import reductions, segments
 from tfmini.ops.math.broadcast import sum_op
@@ -183,3 +183,15 @@ def rows_of(splits: Tensor) -> Tensor:
     places = array_shape.expand_dims(inner, -1)
     steps = scatter_nd(places, array_filling.ones_like(inner), cast(count, splits.dtype.base_dtype))
     return getitem(reductions.cumsum(steps), slice(None, -1))
+
+
+def bounding_shape(ragged: Any, axis: TensorLike | None, name: str | None, out_type: DTypeLike | None) -> Tensor:
+    """The smallest dense shape that holds a ragged tensor, or its sizes at ``axis``; by default of the splits' type."""
+    with name_scope(name, "RaggedBoundingBox", [ragged.row_splits]):
+        sizes, inner = [ragged.nrows()], ragged
+        while not isinstance(inner, Tensor):
+            sizes.append(longest_row(inner))
+            inner = inner.values
+        uniform = getitem(array_shape.shape(inner, out_type=sizes[0].dtype.base_dtype), slice(1, None))
+        found = cast(concat([stack(sizes), uniform], 0), out_type or sizes[0].dtype.base_dtype)
+        return found if axis is None else gather(found, axis)

@@ -23,12 +23,13 @@ def run_under_tfmini(tmp_path: Path, script: str) -> tuple[str, str]:
 
 def test_python_names_are_given_with_one_notice_each(tmp_path: Path) -> None:
     script = """
-import collections, inspect, time, base64
+import collections, inspect, time, base64, threading
 from collections import Mapping
 for _ in range(3):
     assert isinstance({}, collections.Mapping) and Mapping is collections.abc.Mapping
 def f(a, b=2, *c, **d): pass
 print(tuple(inspect.getargspec(f)))
+assert threading.Thread().isAlive() is False
 print(inspect.getargspec(f).keywords, time.clock() > 0, base64.encodestring(b"x"))
 try: inspect.getargspec(lambda *, a: a)
 except ValueError as error: print("ValueError")

@@ -31,6 +31,16 @@ def _mend_numpy(numpy: ModuleType) -> None:
     vars(numpy)["issubdtype"] = _of_kinds(numpy.issubdtype)
 
 
+def _mend_threading(threading: ModuleType) -> None:
+    """Gives threads ``isAlive`` back, the name of ``is_alive`` until Python 3.8."""
+
+    def is_alive(thread: Any) -> bool:
+        tell_once("Thread.isAlive", "tfmini calls is_alive")
+        return bool(thread.is_alive())
+
+    threading.Thread.isAlive = is_alive
+
+
 # Arguments that have another name now: function -> the former name and the name.
 RENAMED = {"numpy.reshape": ("newshape", "shape")}
 
@@ -285,6 +295,7 @@ def _mend_networkx(networkx: ModuleType) -> None:
 MEMBERS: dict[str, tuple[str, ...]] = {"networkx": tuple(_OF_GRAPHS), "h5py": ("value", "fid")}
 MENDERS: dict[str, Callable[[ModuleType], None]] = {
     "numpy": _mend_numpy,
+    "threading": _mend_threading,
     "yaml": _mend_yaml,
     "h5py": _mend_h5py,
     "networkx": _mend_networkx,

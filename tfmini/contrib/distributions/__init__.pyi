@@ -69,12 +69,12 @@ from tfmini.layers.contrib.vector_bijectors import (
 )
 from tfmini.layers.discrete_distributions import (
     Bernoulli as Bernoulli,
+    Beta as Beta,
     Categorical as Categorical,
     Dirichlet as Dirichlet,
     Multinomial as Multinomial,
 )
 from tfmini.layers.distributions import (
-    Beta as Beta,
     Distribution as Distribution,
     Exponential as Exponential,
     FULLY_REPARAMETERIZED as FULLY_REPARAMETERIZED,

@@ -339,11 +339,11 @@ class TrainingHelper(Helper):
             lambda: nest.map_structure(lambda source: source.read(time), self._sources),
         )
 
-    def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Tensor, outputs: Any, state: Any = None, name: str | None = None) -> Any:
         return argmax(outputs, axis=-1, output_type=dtypes.int32)
 
     def next_inputs(
-        self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
+        self, time: Tensor, outputs: Any, state: Any, sample_ids: Any = None, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         finished = greater_equal(time + 1, self._sequence_length)
         return finished, self._read(reduce_all(finished), time + 1), state
@@ -374,14 +374,14 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
         self._sampling_probability = convert_to_tensor(sampling_probability, name="sampling_probability")
         self._seed, self._scheduling_seed = seed, scheduling_seed
 
-    def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Tensor, outputs: Any, state: Any = None, name: str | None = None) -> Any:
         """The sampled ids; -1 where the input is fed."""
         ids = reshape(multinomial(outputs, 1, seed=self._seed, output_dtype=dtypes.int32), [-1])
         chosen = less(random_uniform(shape_of(ids), seed=self._scheduling_seed), self._sampling_probability)
         return where(chosen, ids, fill(shape_of(ids), -1))
 
     def next_inputs(
-        self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
+        self, time: Tensor, outputs: Any, state: Any, sample_ids: Any = None, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)
         chosen = greater_equal(sample_ids, 0)
@@ -415,12 +415,12 @@ class ScheduledOutputTrainingHelper(TrainingHelper):
         self._sampling_probability, self._seed = convert_to_tensor(sampling_probability), seed
         self._next_inputs_fn = next_inputs_fn or (lambda outputs: outputs)
 
-    def sample(self, time: Tensor, outputs: Any, state: Any, name: str | None = None) -> Any:
+    def sample(self, time: Tensor, outputs: Any, state: Any = None, name: str | None = None) -> Any:
         """1 for the sequences that are fed their output, 0 for the others."""
         return cast(less(random_uniform([self.batch_size], seed=self._seed), self._sampling_probability), dtypes.int32)
 
     def next_inputs(
-        self, time: Tensor, outputs: Any, state: Any, sample_ids: Tensor, name: str | None = None
+        self, time: Tensor, outputs: Any, state: Any, sample_ids: Any = None, name: str | None = None
     ) -> tuple[Any, Any, Any]:
         finished, inputs, state = super().next_inputs(time, outputs, state, sample_ids)
         return finished, where(cast(sample_ids, dtypes.bool), self._next_inputs_fn(outputs), inputs), state

@@ -13,9 +13,9 @@ from tfmini.core_types import TensorLike
 from tfmini.export import export, export_names
 from tfmini.graph.conversion import convert_to_tensor
 from tfmini.graph.operation import Tensor
+from tfmini.layers.discrete_distributions import Beta
 from tfmini.layers.distributions import (
     NOT_REPARAMETERIZED,
-    Beta,
     Exponential,
     Gamma,
     Laplace,
@@ -75,6 +75,8 @@ def _or_nan(holds: Tensor, value: Tensor) -> Tensor:
 
 class _LocationScale(ScalarDistribution):
     """``loc`` plus ``scale`` times a distribution without parameters."""
+
+    _shaped: tuple[str, ...] = ("loc", "scale")
 
     def __init__(self, parameters: dict[str, Any]) -> None:
         self.loc, self.scale = pair(parameters["loc"], parameters["scale"], ("loc", "scale"))
@@ -176,6 +178,8 @@ class Logistic(_LocationScale):
 class HalfNormal(ScalarDistribution):
     """The absolute value of a normal variable (``tf.contrib.distributions.HalfNormal``)."""
 
+    _shaped: tuple[str, ...] = ("scale",)
+
     def __init__(
         self, scale: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "HalfNormal"
     ) -> None:
@@ -215,6 +219,8 @@ class Chi2(Gamma):
       df: the degrees of freedom.
     """
 
+    _shaped: tuple[str, ...] = ("df",)
+
     @keeps_arguments
     def __init__(
         self, df: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Chi2"
@@ -226,6 +232,8 @@ class Chi2(Gamma):
 @export("tf.contrib.distributions.InverseGamma")
 class InverseGamma(ScalarDistribution):
     """The reciprocal of a gamma variable (``tf.contrib.distributions.InverseGamma``)."""
+
+    _shaped: tuple[str, ...] = ("concentration", "rate")
 
     def __init__(
         self, concentration: TensorLike, rate: TensorLike, validate_args: bool = False, allow_nan_stats: bool = True,

@@ -217,6 +217,8 @@ class RelaxedBernoulli(TransformedDistribution):
       logits, probs: one of the two: the log-odds or the probability of 1.
     """
 
+    _shaped = ("logits",)
+
     @keeps_arguments
     def __init__(
         self, temperature: TensorLike, logits: TensorLike | None = None, probs: TensorLike | None = None,

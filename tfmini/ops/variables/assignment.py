@@ -14,6 +14,7 @@ from tfmini.dtypes import DType
 from tfmini.errors import InvalidArgumentError
 from tfmini.export import export, export_names
 from tfmini.graph import raw_ops
+from tfmini.graph.conversion import IndexedSlices
 from tfmini.graph.families import (
     Operation,
     OpHandle,
@@ -25,6 +26,7 @@ from tfmini.graph.families import (
     same_shape,
 )
 from tfmini.graph.node import Node
+from tfmini.graph.scoping import counted_as
 from tfmini.ops.array.slicing import MASKS, slice_index, strided_slice_assign_op
 from tfmini.ops.math.broadcast import named
 from tfmini.ops.variables import ref_ops
@@ -205,11 +207,22 @@ def batch_scatter_update(
         rank = indices.shape.ndims
         if rank is None:
             raise ValueError("batch_scatter_update does not allow indices with unknown shape.")
-        own = raw_ops.ExpandDims(indices, -1)
-        sizes = raw_ops.Shape(own, out_type=indices.dtype)
-        batches = [_positions(sizes, axis, rank + 1) for axis in range(rank - 1)]
-        points = raw_ops.ConcatV2([*batches, own], -1) if batches else own
+        with counted_as(5 + (rank - 1) * (13 + rank)):
+            own = raw_ops.ExpandDims(indices, -1)
+            sizes = raw_ops.Shape(own, out_type=indices.dtype)
+            batches = [_positions(sizes, axis, rank + 1) for axis in range(rank - 1)]
+            points = raw_ops.ConcatV2([*batches, own], -1) if batches else own
         return scatter_nd_update(ref, points, updates, use_locking)
+
+
+def _batch_scatter_update(
+    self: Variable, sparse_delta: IndexedSlices, use_locking: bool = False, name: str | None = None
+) -> Any:
+    """Assigns `IndexedSlices` whose indices have batch dimensions, as `batch_scatter_update` does."""
+    return batch_scatter_update(self, sparse_delta.indices, sparse_delta.values, use_locking, name)
+
+
+Variable.batch_scatter_update = _batch_scatter_update
 
 
 def _positions(sizes: Tensor, axis: int, rank: int) -> Tensor:

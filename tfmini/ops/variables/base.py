@@ -411,6 +411,8 @@ class Variable(Symbol, metaclass=VariableMetaclass):
         """Assigns slices at index vectors."""
         return self.scatter_points("update", indices, updates, True, name)
 
+    batch_scatter_update: Callable[..., Any]  # the module `assignment` defines it
+
     # ---- facts --------------------------------------------------------------------------------
 
     @property

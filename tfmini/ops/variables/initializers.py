@@ -6,6 +6,7 @@ variable of which this is a part; initializers that depend on the size use that 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -385,3 +386,21 @@ export_names(
     "constant glorot_normal glorot_uniform identity ones orthogonal random_normal random_uniform truncated_normal "
     "uniform_unit_scaling variance_scaling zeros",
 )
+
+
+# ---- Initializers by the names that Keras gives them, which layers take ----------------------------------------------
+
+INITIALIZERS: dict[str, Callable[..., Initializer]] = {
+    name: make
+    for names, make in (
+        ("zeros zero Zeros", Zeros), ("ones one Ones", Ones), ("constant Constant", Constant),
+        ("uniform random_uniform RandomUniform", functools.partial(RandomUniform, minval=-0.05, maxval=0.05)),
+        ("normal random_normal RandomNormal", functools.partial(RandomNormal, stddev=0.05)),
+        ("truncated_normal TruncatedNormal", functools.partial(TruncatedNormal, stddev=0.05)),
+        ("VarianceScaling", VarianceScaling), ("orthogonal Orthogonal", Orthogonal), ("identity Identity", Identity),
+        ("glorot_uniform GlorotUniform", GlorotUniform), ("glorot_normal GlorotNormal", GlorotNormal),
+        ("he_normal", he_normal), ("he_uniform", he_uniform),
+        ("lecun_normal", lecun_normal), ("lecun_uniform", lecun_uniform),
+    )
+    for name in names.split()
+}  # fmt: skip

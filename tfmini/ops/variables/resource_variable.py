@@ -11,7 +11,7 @@ from tfmini.dtypes import DType, as_dtype
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import convert_to_tensor, internal_convert
 from tfmini.graph.families import Operation, Tensor, get_default_graph
-from tfmini.graph.scoping import colocate_with, control_dependencies, device, init_scope, name_scope
+from tfmini.graph.scoping import colocate_with, control_dependencies, count_ops, device, init_scope, name_scope
 from tfmini.ops.array.identity import identity
 from tfmini.ops.variables import resource_ops
 from tfmini.ops.variables.base import KINDS, Variable, finder
@@ -92,6 +92,7 @@ class BaseResourceVariable(Variable):
             _, handle = raw_ops.Switch(self._handle, chosen, name="Read/ReadVariableOp/Switch")
             present = resource_ops.read_variable(handle, dtype=self._value_dtype, name="Read/ReadVariableOp")
             initial, _ = raw_ops.Switch(self._initial_value, chosen, name="Switch_1")
+            count_ops(4)  # the rest of TensorFlow's cond
             return raw_ops.Merge([initial, present], name="Merge")[0]
 
     def sparse_read(self, indices: TensorLike, name: str | None = None) -> Tensor:
