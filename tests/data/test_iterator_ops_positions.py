@@ -130,3 +130,17 @@ def test_an_iterator_says_that_its_restore_was_cut_off(tmp_path: Path) -> None:
                 session.run(element)
         saver.restore(session, near)
         assert _read(session, element, 2) == [6, 7]
+
+
+def test_a_restore_whose_time_is_up_in_its_last_element_has_failed() -> None:
+    """The deadline is an error of the step there, not of the element."""
+    iterator = Dataset.range(10**12).filter(lambda x: x < 3).make_initializable_iterator()
+    position, element = tf.placeholder(tf.int64, [None]), iterator.get_next()
+    resource = element.op.inputs[0]
+    restore = tf.raw_ops._RestoreIterator(iterator=resource, state=position, name="restore")
+    with tf.Session() as session:
+        session.run(iterator.initializer)
+        with pytest.raises(tf.errors.DeadlineExceededError):
+            session.run(restore, {position: [4]}, tf.RunOptions(timeout_in_ms=200))
+        with pytest.raises(tf.errors.FailedPreconditionError, match="restoring it did not end"):
+            session.run(element)

@@ -464,3 +464,27 @@ def images_resized_by_the_filters_of_version_2(tf: Any) -> Any:
     one = tf.compat.v2.image.resize(unknown, [2, 2], tf.compat.v2.image.ResizeMethod.GAUSSIAN)
     ratio = tf.compat.v2.image.resize(image, [2, 2], preserve_aspect_ratio=True)
     return run(tf, [*found, one, ratio]), [each.shape.as_list() for each in (one, ratio)]
+
+
+@program
+def sizes_and_turns_of_images_and_ties_in_volumes(tf: Any) -> Any:
+    images = tf.placeholder_with_default(np.arange(24, dtype=np.float32).reshape(1, 4, 3, 2), [1, 4, 3, 2])
+    sizes = [[images.shape[1] * 2, images.shape[2]], np.array([2.0, 6.0]), (np.int64(3), 2)]
+    found = [tf.image.resize_images(images, size) for size in sizes]
+    found += [tf.image.rot90(tf.placeholder_with_default(images[0], None), 2), tf.image.rot90(images, 2)]
+    for dtype in (tf.float16, tf.float32):
+        tied = tf.constant([1.0, 1.0, 1.0, 0.0], dtype, [1, 1, 2, 2, 1])
+        pooled = tf.nn.max_pool3d(tied, [1, 1, 2, 2, 1], [1, 1, 1, 1, 1], "SAME")
+        found.append(tf.gradients(pooled, [tied])[0])
+    handle = tf.data.Dataset.range(9).make_one_shot_iterator().string_handle()
+    place = tf.placeholder(tf.string, [])
+
+    def paired(x: Any) -> Any:
+        return tf.data.Iterator.from_string_handle(place, tf.int64, []).get_next() + 100 * x
+
+    iterator = tf.data.Dataset.range(3).map(paired).make_initializable_iterator()
+    element = iterator.get_next()
+    empty = outcome(lambda: tf.image.per_image_standardization(tf.zeros([2, 0, 3])))
+    with tf.Session() as session:
+        session.run(iterator.initializer, {place: session.run(handle)})
+        return session.run(found), [session.run(element) for _ in range(3)], empty

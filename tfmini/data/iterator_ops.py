@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import uuid
 import weakref
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -98,9 +97,11 @@ class _Place:
         self.reading.step = step
         for _ in range(turns):
             self.reading.check()
-            with suppress(errors.OpError):
+            try:
                 if next(self.stage, None) is None:
                     break
+            except errors.OpError:
+                self.reading.check()  # it may be the end of this step and not an error of the element
         self.turns, self.reading.step = turns, None
 
     def close(self, name: str, why: str) -> None:
@@ -221,8 +222,8 @@ class IteratorState:
         place = self._place or self._first(owner, *doing)
         if place.lost:
             raise errors.FailedPreconditionError.of(
-                f"The iterator {self.name!r} has no position, since restoring it did not end. Restore it again, or run"
-                " its initializer."
+                f"The iterator {self.name!r} has no position: it is being restored, or restoring it did not end."
+                " Restore it again, or run its initializer."
             )
         return place
 
@@ -326,7 +327,7 @@ def _named_by(handle: str, resources: Resources, here: str) -> IteratorState:
     device, _, key = handle.partition(" ")
     if not key:
         refuse(f"Could not parse string_handle as a valid ResourceHandle: {handle!r:.80}")
-    if device != here:
+    if here and device != here:
         refuse(f'Attempted create an iterator on device "{here}" from handle defined on device "{device}"')
     try:
         return resources.lookup("", _BY_HANDLE, key)  # type: ignore[no-any-return]

@@ -126,6 +126,7 @@ def test_files_are_written_read_and_matched(tmp_path: Path) -> None:
         session.run(tf.write_file(path, "content"))
         assert session.run(tf.read_file(path)) == b"content"
         assert session.run(tf.matching_files(str(tmp_path / "*" / "f*"))).tolist() == [path.encode()]
+        assert session.run(tf.matching_files(str(tmp_path / "[^o]ew" / "[^f]*"))).size == 0
         with pytest.raises(tf.errors.NotFoundError):
             session.run(tf.read_file(path + "x"))
         names = tf.train.match_filenames_once(str(tmp_path / "*" / "*"))

@@ -81,8 +81,10 @@ def _least_deviation(image: Tensor) -> Tensor:
     sizes = None if image.shape.ndims is None else image.shape.as_list()[-3:]
     if sizes is not None and len(sizes) < 3:
         raise ValueError(f"'image' must be at least three-dimensional, got the shape {image.shape}.")
+    if sizes is not None and 0 in sizes:
+        raise ValueError(f"All dimensions of 'image' must be > 0, got the shape {image.shape}.")
     if sizes is not None and None not in sizes:
-        return constant(1.0 / math.sqrt(image.shape[-3:].num_elements() or 0), image.dtype)
+        return constant(1.0 / math.sqrt(image.shape[-3:].num_elements() or 1), image.dtype)
     with counted_as(1):
         number = cast(reduce_prod(shape_of(image)[-3:]), dtypes.float32)
         return cast(divide(1.0, sqrt(number)), image.dtype)

@@ -267,6 +267,8 @@ def rot90(image: TensorLike, k: int | Tensor = 1, name: str | None = None) -> An
 
 
 def _turned(image: Tensor, times: int) -> Tensor:
+    if times == 2:  # also of several images of unknown rank, as in TensorFlow
+        return flip_up_down(flip_left_right(image)) if image.shape.ndims else reverse(image, [-3, -2])
     for _ in range(times):
         image = flip_up_down(transpose_image(image))
     return identity(image)

@@ -539,10 +539,11 @@ def _resized(
     with name_scope(name, "resize", [images, size]):
         batch, single = batched(images)
         is_known = isinstance(size, (list, tuple)) and not any(isinstance(v, Tensor) for v in size)
+        size = [getattr(v, "value", v) for v in size] if is_known else size
         wanted: Any = size if is_known else constant_value(convert_to_tensor(size))
         if wanted is not None and np.shape(wanted) != (2,):
             raise ValueError("'size' must be a 1-D Tensor of 2 elements: new_height, new_width")
-        if wanted is not None and not all(np.asarray(v).dtype.kind in "iu" for v in wanted):
+        if is_known and not all(np.asarray(v).dtype.kind in "iu" for v in wanted):
             raise ValueError("'size' must be a 1-D int32 Tensor")
         if preserves:
             if wanted is None:

@@ -91,8 +91,11 @@ def matching(pattern: str) -> Iterator[str]:
             if os.path.exists(path):
                 yield path
             continue
-        names = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
-        yield from (os.path.join(parent, name) for name in sorted(fnmatch.filter(names, last)))
+        try:
+            names = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
+        except PermissionError:  # has no names, as in TensorFlow
+            continue
+        yield from (os.path.join(parent, name) for name in sorted(fnmatch.filter(names, last.replace("[^", "[!"))))
 
 
 def _is_pattern(text: str) -> bool:

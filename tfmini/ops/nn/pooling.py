@@ -253,7 +253,7 @@ def max_pool_grad_of(attrs: Mapping[str, Any]) -> Callable[[Array, Array, Array]
         return _depthwise_max_pool_grad(attrs)
     # As in TensorFlow, where a maximum stands several times: of volumes each gets the gradient, of images the first.
     is_volume = len(attrs["ksize"]) == 5
-    matches = kernels.every_match if is_volume else kernels.first_matches
+    matches = kernels.every_match if is_volume and attrs["T"].name != "float16" else kernels.first_matches
 
     def max_pool_grad(image: Array, result: Array, grad: Array) -> Array:
         image, result, grad = _channels_last(layout, image, result, grad)
