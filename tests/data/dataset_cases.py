@@ -181,7 +181,6 @@ ERRORS = {
     "csv_fewer": "tf.data.experimental.CsvDataset(tmp + '/c.csv', [tf.string] * 5, header=True)",
     "csv_quote": "tf.data.experimental.CsvDataset(tmp + '/q.csv', [tf.string] * 2)",
     "csv_open_quote": "tf.data.experimental.CsvDataset(tmp + '/o.csv', [tf.string] * 2)",
-    "no_files": "D.list_files('/nowhere/*.txt')",
     "missing": "tf.data.TextLineDataset('/nowhere/a.txt')",
     "zero_batch": "D.range(3).batch(np.int64(0))",
     "generator_shape": "D.from_generator(lambda: iter([[1, 2]]), tf.int32, [3])",
