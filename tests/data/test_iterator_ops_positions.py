@@ -137,7 +137,7 @@ def test_a_restore_whose_time_is_up_in_its_last_element_has_failed() -> None:
     iterator = Dataset.range(10**12).filter(lambda x: x < 3).make_initializable_iterator()
     position, element = tf.placeholder(tf.int64, [None]), iterator.get_next()
     resource = element.op.inputs[0]
-    restore = getattr(tf.raw_ops, "_RestoreIterator")(iterator=resource, state=position, name="restore")  # noqa: B009
+    restore = tf.get_default_graph().create_op("_RestoreIterator", [resource, position], [], name="restore")
     with tf.Session() as session:
         session.run(iterator.initializer)
         with pytest.raises(tf.errors.DeadlineExceededError):
