@@ -113,4 +113,5 @@ def read_until(launcher: subprocess.Popen[str], done: Callable[[list[str]], bool
 
 
 def ready(count: int) -> Callable[[list[str]], bool]:
-    return lambda lines: sum("ready" in line for line in lines) == count
+    # Two processes of a task may write into one line: unbuffered, the text and the end of the line are two writes.
+    return lambda lines: sum(line.count("ready") for line in lines) == count
