@@ -34,9 +34,7 @@ from tfmini.shapes import TensorShape
 
 def check_cell(cell: RNNCell, name: str = "cell") -> None:
     """Raises TypeError unless ``cell`` has the interface of an `RNNCell`."""
-    first = (
-        "get_initial_state" if hasattr(cell, "get_initial_state") else "zero_state"
-    )  # cells of Keras have the former
+    first = "get_initial_state" if hasattr(cell, "get_initial_state") else "zero_state"  # the former: Keras
     missing = [a for a in ("output_size", "state_size", first) if not hasattr(cell, a)]
     if missing or not callable(cell):
         raise TypeError(f"The argument {name!r} ({cell}) is not an RNNCell: {missing or 'is not callable'}.")

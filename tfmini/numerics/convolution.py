@@ -202,9 +202,8 @@ def dot(a: Array, b: Array, new: Callable[..., Array] | None = None) -> Array:
     found: Array
     fits = a.ndim == b.ndim == 2 and a.shape[1] == b.shape[0]
     out = new((a.shape[0], b.shape[1]), a.dtype) if new is not None and fits else None
-    if fits and (
-        a.size == 1 or b.size == 1
-    ):  # BLAS does not read the other matrix if the one number is 0, so NaN is lost
+    # BLAS does not read the other matrix if the one number is 0: its NaN would be lost.
+    if fits and (a.size == 1 or b.size == 1):
         found = np.multiply(a, b, out)
     else:
         found = np.dot(a, b, out)

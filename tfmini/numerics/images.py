@@ -1,5 +1,4 @@
-"""Decodes PNG (as libpng does for TensorFlow) and BMP files, encodes PNG and WAV; the limit of what is inflated;
-a heap in which boxes of equal scores have TensorFlow's order.
+"""Decodes PNG (as libpng does for TensorFlow) and BMP files, encodes PNG and WAV; the limit of what is inflated.
 
 The chunks of a PNG file are read and checked here, so that the image's size is known before memory is taken and nothing
 but the pixels reaches Pillow. Pillow, which is slow to import, is imported by the first image.
@@ -10,7 +9,6 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -358,56 +356,3 @@ def encode_wav(sound: np.ndarray[Any, Any], sample_rate: int) -> bytes:
     scaled = sound.astype(np.float64) * 2**15
     rounded = np.trunc(scaled + np.copysign(0.5, scaled))  # halves away from zero
     return header + np.clip(rounded, -(2**15), 2**15 - 1).astype("<i2").tobytes()  # type: ignore[no-any-return]
-
-
-# ---- a heap of C++ ------------------------------------
-# TensorFlow takes boxes from a heap of the standard library of C++, in which equal scores have an order that follows
-# from how items sink and rise. Python's heap has another one.
-
-
-def chosen_from_heap(
-    overlaps: Callable[[int], Array], scores: Array, is_open: Array, count: int, threshold: float
-) -> tuple[list[int], list[float]]:
-    """At most ``count`` boxes, best first, none of which overlaps with a better one by the threshold; and their scores.
-
-    Args:
-      overlaps: gives the overlaps of a box with all boxes.
-      scores: float32, one for each box.
-      is_open: which boxes may be chosen; those that may not any more are closed in it.
-      threshold: of the overlaps.
-    """
-    heap: list[tuple[float, int]] = []
-    for number in np.flatnonzero(is_open).tolist():
-        _push(heap, (float(scores[number]), number), len(heap))
-    chosen: list[tuple[float, int]] = []
-    while len(chosen) < count and heap:
-        best = _pop(heap)
-        if is_open[best[1]]:
-            chosen.append(best)
-            is_open &= overlaps(best[1]) < threshold
-            is_open[best[1]] = False
-            _push(heap, best, len(heap))  # as in TensorFlow, which then finds that it overlaps with itself
-    return [number for _, number in chosen], [score for score, _ in chosen]
-
-
-def _push(heap: list[tuple[float, int]], item: tuple[float, int], place: int) -> None:
-    """Lets an item, (score, number), rise from a free place or from behind the end."""
-    if place == len(heap):
-        heap.append(item)
-    while place and heap[(place - 1) // 2][0] < item[0]:
-        heap[place] = heap[(place - 1) // 2]
-        place = (place - 1) // 2
-    heap[place] = item
-
-
-def _pop(heap: list[tuple[float, int]]) -> tuple[float, int]:
-    """Takes the item of the largest score; the last one sinks to the bottom and rises from there."""
-    top, last = heap[0], heap.pop()
-    hole = 0
-    while (child := 2 * hole + 2) <= len(heap):
-        if child == len(heap) or heap[child][0] < heap[child - 1][0]:
-            child -= 1
-        heap[hole], hole = heap[child], child
-    if heap:
-        _push(heap, last, hole)
-    return top

@@ -12,7 +12,7 @@ import numpy as np
 from tfmini import dtypes
 from tfmini.core_types import Array, AxisLike, DTypeLike, TensorLike
 from tfmini.errors import InvalidArgumentError
-from tfmini.export import export
+from tfmini.export import either, export
 from tfmini.graph import raw_ops
 from tfmini.graph.families import Operation, OpHandle, Tensor, convert_to_tensor, name_scope, op, same_shape
 from tfmini.graph.node import Node
@@ -22,7 +22,6 @@ from tfmini.numerics.texts import compiled as compiled_pattern
 from tfmini.ops.array.constant import constant
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
-from tfmini.ops.array.shape import one_of
 from tfmini.shapes import RawShape, broadcast_raw, format_raw, merge_raw
 
 _UNIT = "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"
@@ -528,8 +527,8 @@ def reduce_join(
     name: str | None = None, reduction_indices: AxisLike | None = None, keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Joins the strings along ``axis`` (the first of several varies fastest; None: all), ``tf.reduce_join``."""
-    axis = one_of(axis, reduction_indices, "axis", "reduction_indices")
-    keep = bool(one_of(keepdims, keep_dims, "keepdims", "keep_dims"))
+    axis = either("axis", axis, "reduction_indices", reduction_indices)
+    keep = bool(either("keepdims", keepdims, "keep_dims", keep_dims))
     with name_scope(name, "ReduceJoin", [inputs]):
         inputs = convert_to_tensor(inputs)
         if axis is None and inputs.raw_shape is not None:

@@ -150,9 +150,8 @@ def _range_kernel(start: Array, limit: Array, delta: Array) -> Any:
         return np.arange(start, limit, delta, dtype)  # type: ignore[call-overload]
     found = np.full(count, delta, dtype)
     found[:1] = start
-    return np.add.accumulate(
-        found, dtype=dtype
-    )  # as in TensorFlow, each is the rounded sum of the one before and delta
+    # As in TensorFlow, each is the rounded sum of the one before and delta.
+    return np.add.accumulate(found, dtype=dtype)
 
 
 @_lin_space.shape

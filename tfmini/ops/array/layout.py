@@ -9,7 +9,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import Array, AxisLike, SizesLike, TensorLike
-from tfmini.export import export, export_names
+from tfmini.export import either, export, export_names
 from tfmini.graph import raw_ops
 from tfmini.graph.families import (
     IndexedSlices,
@@ -29,7 +29,7 @@ from tfmini.ops.array.gather import gather
 from tfmini.ops.array.identity import cast
 from tfmini.ops.array.joining import concat, stack
 from tfmini.ops.array.kernel_arguments import as_ndarray, filled, refuse, zero_of
-from tfmini.ops.array.shape import broadcast_to, expand_dims, one_of, rank, reshape, shape, size
+from tfmini.ops.array.shape import broadcast_to, expand_dims, rank, reshape, shape, size
 from tfmini.shapes import RawShape, at_least_rank, at_most_rank, compatible_raw, format_raw, merge_dims, with_rank
 
 _tile = op(
@@ -207,8 +207,8 @@ def reverse_sequence(
     name: str | None = None, seq_dim: int | None = None, batch_dim: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The first ``seq_lengths[i]`` elements of each sequence back to front (``tf.reverse_sequence``)."""
-    sequence = one_of(seq_axis, seq_dim, "seq_axis", "seq_dim")
-    batch = one_of(batch_axis, batch_dim, "batch_axis", "batch_dim")
+    sequence = either("seq_axis", seq_axis, "seq_dim", seq_dim)
+    batch = either("batch_axis", batch_axis, "batch_dim", batch_dim)
     if sequence is None:
         raise ValueError("reverse_sequence needs seq_axis.")
     return _reverse_sequence(input, seq_lengths, seq_dim=sequence, batch_dim=batch or 0, name=name)

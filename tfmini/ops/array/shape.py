@@ -11,7 +11,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import Array, AxisLike, DTypeLike, SizesLike, TensorLike
-from tfmini.export import export
+from tfmini.export import either, export
 from tfmini.graph import raw_ops
 from tfmini.graph.conversion import SparseComponents, SparseTensorValue, convert_to_tensor
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, name_scope, op
@@ -401,15 +401,6 @@ def reshape(tensor: TensorLike, shape: SizesLike, name: str | None = None) -> Te
 _squeeze.gradient(lambda node, grad: [reshape(grad, shape(node.inputs[0]))])
 
 
-def one_of(first: AxisLike | None, old: AxisLike | None, new_name: str, old_name: str) -> Any:
-    """The value of an argument that also has a deprecated name; raises ValueError when both are used."""
-    if old is None:
-        return first
-    if first is not None:
-        raise ValueError(f"Cannot specify both '{old_name}' and '{new_name}'")
-    return old
-
-
 @export("tf.expand_dims")
 def expand_dims(
     input: TensorLike, axis: AxisLike | None = None, name: str | None = None, dim: AxisLike | None = None
@@ -428,7 +419,7 @@ def expand_dims(
     Raises:
       ValueError: when neither or both are given, or the axis is out of range.
     """
-    axis = one_of(axis, dim, "axis", "dim")
+    axis = either("axis", axis, "dim", dim)
     if axis is None:
         raise ValueError("Must specify an axis argument to tf.expand_dims()")
     return _expand_dims(input, axis, name=name)
@@ -450,7 +441,7 @@ def squeeze(input: TensorLike, axis: Any = None, name: str | None = None, squeez
     Raises:
       ValueError: when a named dimension has another size.
     """
-    axis = one_of(axis, squeeze_dims, "axis", "squeeze_dims")
+    axis = either("axis", axis, "squeeze_dims", squeeze_dims)
     axis = [] if axis is None else axis
     return _squeeze(input, squeeze_dims=[axis] if np.isscalar(axis) else list(axis), name=name)
 

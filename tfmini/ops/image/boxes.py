@@ -13,12 +13,12 @@ from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.graph.node import Node
 from tfmini.memory import check_room
-from tfmini.numerics.images import chosen_from_heap
 from tfmini.numerics.philox import PhiloxGenerator, float32_of
 from tfmini.numerics.update_rules import any_outside
 from tfmini.ops.array.constant_value import constant_value
 from tfmini.ops.array.kernel_arguments import refuse
 from tfmini.ops.array.shape import shape as shape_of
+from tfmini.ops.image.regions import chosen_from_heap
 from tfmini.shapes import RawShape, merge_dims, with_rank
 
 _BOXES = "(boxes: T, scores: T, max_output_size: int32, iou_threshold: T_threshold, score_threshold: T_threshold)"

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfmini import dtypes
 from tfmini.core_types import AxisLike, DTypeLike, ShapeLike, TensorLike
-from tfmini.export import export
+from tfmini.export import either, export
 from tfmini.graph.families import IndexedSlices, Tensor, convert_to_tensor, name_scope
 from tfmini.ops.array import filling as array_filling
 from tfmini.ops.array import gather as array_gather
@@ -26,7 +26,7 @@ from tfmini.ops.math import comparison as math_comparison
 from tfmini.ops.math.elementwise import minimum
 from tfmini.ops.math.reductions import reduce_max
 from tfmini.ops.sparse import layout
-from tfmini.ops.sparse.layout import as_sparse, either, is_sparse, parts
+from tfmini.ops.sparse.layout import as_sparse, is_sparse, parts
 from tfmini.shapes import TensorShape
 
 _INT64 = dtypes.int64
@@ -241,7 +241,7 @@ def sparse_split(
     for label, value in (("sp_input", sp_input), ("num_split", num_split)):
         if value is None:
             raise ValueError(f"{label} is required")
-    axis = either(axis, split_dim, "axis", "split_dim")
+    axis = either("axis", axis, "split_dim", split_dim)
     if axis is None:
         raise ValueError("axis is required")
     sparse = as_sparse(sp_input)
@@ -266,7 +266,7 @@ def sparse_concat(
       expand_nonconcat_dims: the newer name of ``expand_nonconcat_dim``.
     """
     expand = bool(expand_nonconcat_dims) or expand_nonconcat_dim
-    axis = layout.either(axis, concat_dim, "axis", "concat_dim")
+    axis = either("axis", axis, "concat_dim", concat_dim)
     inputs = [as_sparse(item) for item in sp_inputs]
     if len(inputs) == 1:
         return inputs[0]

@@ -26,13 +26,6 @@ from tfmini.shapes import RawShape, merge_dims, with_rank
 # ---- Sparse tensors inside kernels: checks with TensorFlow's messages, row-major order, merging of indices ---------
 
 
-def either(new: object, old: object, new_name: str, old_name: str) -> Any:
-    """The value of an argument that also has a deprecated name; raises ValueError when both are used."""
-    if new is not None and old is not None:
-        raise ValueError(f"Cannot specify both '{new_name}' and '{old_name}'")
-    return old if new is None else new
-
-
 def is_sparse(value: object) -> bool:
     """Whether ``value`` is a sparse tensor or the value of one."""
     return isinstance(value, (SparseTensor, SparseTensorValue))

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfmini import dtypes
 from tfmini.core_types import Array, AxisLike, TensorLike
-from tfmini.export import export
+from tfmini.export import either, export
 from tfmini.graph.families import Operation, OpHandle, Tensor, all_of, convert_to_tensor, name_scope, op, sized
 from tfmini.memory import check_room
 from tfmini.numerics.update_rules import any_outside, as_rows, scatter_rows
@@ -34,7 +34,6 @@ from tfmini.ops.sparse.layout import (
     check_bounds,
     check_parts,
     distinct,
-    either,
     flat_positions,
     is_sparse,
     merged_shapes,
@@ -474,7 +473,7 @@ def sparse_add(
     Raises:
       TypeError: when neither is sparse.
     """
-    threshold = either(threshold, thresh, "threshold", "thresh")
+    threshold = either("threshold", threshold, "thresh", thresh)
     threshold = 0 if threshold is None else threshold
     if not is_sparse(a) and not is_sparse(b):
         raise TypeError("At least one input should be SparseTensor; do you mean to use tf.add()?")
@@ -533,8 +532,8 @@ def _reduce(
     handle: OpHandle, sp_input: SparseTensorLike, axis: object, keepdims: bool | None, reduction_axes: object,
     keep_dims: object,
 ) -> Any:  # fmt: skip
-    keep = bool(either(keepdims, keep_dims, "keepdims", "keep_dims"))
-    axis = either(axis, reduction_axes, "axis", "reduction_axes")
+    keep = bool(either("keepdims", keepdims, "keep_dims", keep_dims))
+    axis = either("axis", axis, "reduction_axes", reduction_axes)
     sparse = as_sparse(sp_input)
     if axis is None:
         axis = array_filling.range(array_shape.size(sparse.dense_shape))
